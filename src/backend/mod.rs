@@ -1,0 +1,203 @@
+//! What scans a gallery: the trait, its job, its answer, its error.
+//!
+//! A backend scans fast and approximately; the engine verifies. For each probe it returns candidates with raw scores, and says
+//! what it knows of the rows it left out ([`Coverage`]). Order of candidates is free, ties are free, and `raw` may differ from the
+//! real dot product by at most [`Screened::bound`]. One thread owns a backend and all it loaded; nothing here is `Send`.
+
+pub mod cpu;
+pub mod opencl;
+pub mod reference;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::domain::Matrix;
+
+/// What a backend is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// `cpu`, `opencl` or `reference`.
+    pub backend: &'static str,
+    /// The processor or device.
+    pub device: String,
+    /// The device's driver version, or the code path in use.
+    pub driver: String,
+}
+
+/// A way to scan.
+pub trait Backend {
+    /// What this is.
+    fn description(&self) -> &Description;
+
+    /// Makes a gallery's rows ready for scanning, wherever this backend wants them. Dropping the answer releases them.
+    fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError>;
+}
+
+/// Rows made ready for scanning.
+pub trait Loaded {
+    /// Finds candidates for every probe. Each probe's candidates hold distinct rows, none of which the probe skips.
+    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError>;
+
+    /// Bytes of device memory held; 0 where rows are scanned in place.
+    fn device_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// What to scan for.
+#[derive(Clone, Copy, Debug)]
+pub struct ScreenJob<'a> {
+    /// `f32[probes, dim]`, of the loaded rows' dim; at least one probe.
+    pub probes: &'a Matrix,
+    /// How many of the first places the candidates must be able to fill; at least 1, may exceed the rows.
+    pub k: usize,
+    /// For each probe the rows to leave out.
+    pub skips: &'a [RowSet],
+    /// 0 at first; each time a certificate failed, one more: return more candidates.
+    pub attempt: u32,
+}
+
+/// What a scan found.
+#[derive(Debug)]
+pub struct Screened {
+    /// For each probe of the job, in its order.
+    pub probes: Vec<Candidates>,
+    /// How far a raw score may lie from the real dot product of two embeddings.
+    pub bound: f32,
+    /// Where the time went.
+    pub timing: ScreenTiming,
+    /// Row numbers that the device returned and that do not exist; the probes concerned are [`Coverage::Unknown`].
+    pub invalid_indices: u64,
+}
+
+/// What a scan found for one probe.
+#[derive(Debug, PartialEq)]
+pub struct Candidates {
+    /// Physical rows with their raw scores.
+    pub rows: Vec<Candidate>,
+    /// What is known of the rows that are not among them.
+    pub coverage: Coverage,
+}
+
+/// One row that may belong to the answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The physical row.
+    pub row: u32,
+    /// Its score as this backend computed it.
+    pub raw: f32,
+}
+
+/// What is known of the rows that are neither candidates nor skipped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Coverage {
+    /// There are none.
+    All,
+    /// Their raw scores are at most this.
+    AtMost(f32),
+    /// The candidates are the first k under the total order of canonical scores: nothing needs verification.
+    Exact,
+    /// Nothing: the scan of this probe went wrong.
+    Unknown,
+}
+
+/// Where the time of a scan went, in nanoseconds; what a backend does not do is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScreenTiming {
+    /// Dot products and first choice.
+    pub scan_ns: u64,
+    /// Merging on the device.
+    pub device_merge_ns: u64,
+    /// Merging on the host.
+    pub host_merge_ns: u64,
+}
+
+/// A set of physical rows as sorted, disjoint, non-empty half-open ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowSet(Vec<(u32, u32)>);
+
+impl RowSet {
+    /// The union of the given half-open ranges, in any order; empty ones are dropped.
+    pub fn from_ranges(mut ranges: Vec<(u32, u32)>) -> Self {
+        ranges.retain(|(start, end)| start < end);
+        ranges.sort_unstable();
+        let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                Some(_) | None => merged.push((start, end)),
+            }
+        }
+        Self(merged)
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> &[(u32, u32)] {
+        &self.0
+    }
+
+    /// Whether `row` is in the set.
+    pub fn contains(&self, row: u32) -> bool {
+        let after = self.0.partition_point(|(start, _)| *start <= row);
+        after > 0 && row < self.0[after - 1].1
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|(start, end)| (end - start) as usize).sum()
+    }
+
+    /// Whether no row is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Why a backend could not be had or could not scan.
+#[derive(Debug, Error)]
+pub enum BackendError {
+    /// No device that the configuration allows; the text says what was found.
+    #[error("no usable OpenCL device: {0}")]
+    NoDevice(String),
+    /// A kernel file that is missing, unreadable or does not compile; the text holds the build log.
+    #[error("OpenCL kernel {kernel}: {reason}")]
+    Kernel {
+        /// Which file.
+        kernel: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The driver reported an error.
+    #[error("OpenCL device {device}: {reason}")]
+    Device {
+        /// Which device.
+        device: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// More than the device can hold.
+    #[error("{what}: needs {needed} bytes, the device has {available}")]
+    OutOfMemory {
+        /// What did not fit.
+        what: String,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes there.
+        available: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_set_merges_what_touches_or_overlaps() {
+        let set = RowSet::from_ranges(vec![(5, 7), (1, 3), (3, 4), (6, 9), (2, 2)]);
+        assert_eq!(set.ranges(), [(1, 4), (5, 9)]);
+        assert_eq!(set.len(), 7);
+        let held: Vec<u32> = (0..11).filter(|row| set.contains(*row)).collect();
+        assert_eq!(held, [1, 2, 3, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,170 @@
+//! The settings as validated: what each key of `config/lookalike.yaml` becomes. That file says what each one means.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::domain::{Margin, Threshold};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The gRPC side.
+    pub server: ServerSettings,
+    /// The HTTP side for operators.
+    pub metrics: MetricsSettings,
+    /// What is logged, and how.
+    pub log: LogSettings,
+    /// Where galleries are kept.
+    pub storage: StorageSettings,
+    /// Defaults of decisions.
+    pub recognition: RecognitionSettings,
+    /// What scans.
+    pub backend: BackendSettings,
+}
+
+/// `server`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSettings {
+    /// Where gRPC is served; loopback unless `server.allow_insecure` was set.
+    pub listen: SocketAddr,
+    /// How long requests in flight may go on after the stop signal.
+    pub shutdown_grace: Duration,
+    /// The bounds on requests.
+    pub limits: Limits,
+}
+
+/// `server.limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request message.
+    pub max_message_bytes: usize,
+    /// Probes in a request.
+    pub max_probes: usize,
+    /// Neighbors a probe.
+    pub max_top_k: usize,
+    /// Neighbors a reply.
+    pub max_neighbors: usize,
+    /// Candidates a recognition.
+    pub max_candidates: usize,
+    /// Requests being answered at once.
+    pub max_in_flight: usize,
+    /// Scans waiting for the backend.
+    pub queue: usize,
+}
+
+/// `metrics`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// Where `/metrics` is served; `None` for `off`.
+    pub listen: Option<SocketAddr>,
+    /// Whether gallery metrics carry the gallery's name.
+    pub gallery_label: bool,
+}
+
+/// `log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// `tracing` directives.
+    pub level: String,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `storage`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageSettings {
+    /// The data folder.
+    pub path: PathBuf,
+}
+
+/// `recognition`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecognitionSettings {
+    /// Least score of the best identity.
+    pub threshold: Threshold,
+    /// Least lead of the best identity.
+    pub min_margin: Margin,
+}
+
+/// `backend`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSettings {
+    /// Which backend answers.
+    pub kind: BackendKind,
+    /// What happens when OpenCL fails.
+    pub fallback: Fallback,
+    /// The CPU backend.
+    pub cpu: CpuSettings,
+    /// The OpenCL backend.
+    pub opencl: OpenClSettings,
+}
+
+/// Which backend answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// OpenCL where a usable GPU is found, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// An OpenCL device.
+    OpenCl,
+    /// Plain `f64`, slow.
+    Reference,
+}
+
+/// What happens when OpenCL is asked for and not to be had, or fails while serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The CPU answers.
+    Cpu,
+    /// The start, or the request, fails.
+    Fail,
+}
+
+/// `backend.cpu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSettings {
+    /// Threads that scan; 0 in the file has become the number of cores.
+    pub threads: usize,
+}
+
+/// `backend.opencl`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenClSettings {
+    /// Which device.
+    pub device: DeviceChoice,
+    /// Whether `auto` may take a device that is a CPU.
+    pub allow_cpu_devices: bool,
+    /// Rows copied to the device at a time.
+    pub chunk_rows: usize,
+    /// Most bytes of device memory for rows; `None`: three quarters of the device's.
+    pub memory_limit_bytes: Option<u64>,
+    /// A folder with kernels; `None`: the built-in ones.
+    pub kernel_dir: Option<PathBuf>,
+}
+
+/// Which OpenCL device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU.
+    Auto,
+    /// The first whose name or platform's name contains this, in any case.
+    Named(String),
+    /// By place: the platform in the loader's list, the device in the platform's.
+    Numbered {
+        /// The platform's place.
+        platform: usize,
+        /// The device's place.
+        device: usize,
+    },
+}

@@ -1,0 +1,16 @@
+//! The words of the product as types: what an embedding, a score, a threshold and a prototype are.
+//!
+//! Invariants: no I/O, no clock, no other module of this crate. A value of a type in here is valid; whoever holds an
+//! [`Embedding`] need not ask whether it is finite.
+
+mod embedding;
+mod matrix;
+mod prototype;
+mod score;
+mod tuning;
+
+pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
+pub use matrix::{Matrix, RowAlignment};
+pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};
+pub use score::{by_rank, canonical_score};
+pub use tuning::{Margin, OutOfRange, Threshold, TopK};

@@ -1,0 +1,134 @@
+//! A prototype: one stored embedding of an identity, and how it is named.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::Embedding;
+
+/// Most bytes a gallery's, identity's or prototype's name, or a source, may have.
+const MAX_NAME_BYTES: usize = 256;
+
+/// How a prototype came to be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// The medoid of a cluster of the identity's embeddings.
+    ClusterMedoid,
+    /// Added because it raised leave-one-out recognition most.
+    GreedyLeaveOneOutGain,
+    /// Chosen by a person.
+    Manual,
+    /// Came with an import.
+    #[default]
+    Import,
+}
+
+impl Origin {
+    /// The name it has in files and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterMedoid => "cluster_medoid",
+            Self::GreedyLeaveOneOutGain => "greedy_leave_one_out_gain",
+            Self::Manual => "manual",
+            Self::Import => "import",
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Origin {
+    type Err = UnknownOrigin;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        [Self::ClusterMedoid, Self::GreedyLeaveOneOutGain, Self::Manual, Self::Import]
+            .into_iter()
+            .find(|origin| origin.as_str() == name)
+            .ok_or_else(|| UnknownOrigin(name.to_owned()))
+    }
+}
+
+/// A name that is no [`Origin`]'s.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("expected cluster_medoid, greedy_leave_one_out_gain, manual or import, got {0:?}")]
+pub struct UnknownOrigin(String);
+
+/// What names a prototype in its gallery: its id is unique within its identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrototypeKey {
+    /// The person.
+    pub identity: String,
+    /// The prototype's id.
+    pub id: String,
+}
+
+/// One stored embedding of an identity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prototype {
+    /// Its name.
+    pub key: PrototypeKey,
+    /// Where it came from, such as a photo's file name; may be empty.
+    pub source: String,
+    /// How it was chosen.
+    pub origin: Origin,
+    /// When it was added, in milliseconds since 1970 (UTC).
+    pub created_ms: i64,
+    /// Its vector.
+    pub embedding: Embedding,
+}
+
+/// Why a text is not a name.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NameError {
+    /// Nothing there.
+    #[error("expected a name, got nothing")]
+    Empty,
+    /// Longer than a name may be.
+    #[error("expected at most {MAX_NAME_BYTES} bytes, got {0}")]
+    TooLong(usize),
+    /// A control character, such as a line break or NUL.
+    #[error("expected no control characters, got {0:?}")]
+    Control(char),
+}
+
+/// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, no control characters.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(NameError::TooLong(name.len()));
+    }
+    match name.chars().find(|c| c.is_control()) {
+        Some(control) => Err(NameError::Control(control)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_script_pass_and_control_characters_do_not() {
+        for name in ["person_001", "张伟", "O'Brien; DROP TABLE", "a/b c"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        assert_eq!(check_name(""), Err(NameError::Empty));
+        assert_eq!(check_name("a\nb"), Err(NameError::Control('\n')));
+        assert_eq!(check_name(&"x".repeat(257)), Err(NameError::TooLong(257)));
+    }
+
+    #[test]
+    fn origins_are_read_back_by_their_names() {
+        for origin in [Origin::ClusterMedoid, Origin::GreedyLeaveOneOutGain, Origin::Manual, Origin::Import] {
+            assert_eq!(origin.as_str().parse(), Ok(origin));
+        }
+        assert!("chosen".parse::<Origin>().is_err());
+    }
+}

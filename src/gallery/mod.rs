@@ -1,0 +1,11 @@
+//! Galleries: how they are kept on disk ([`store`]), read from files ([`formats`]) and held in memory for scanning
+//! ([`Snapshot`]).
+//!
+//! Invariants: a [`Snapshot`] never changes; a change of the store makes a new generation and so a new snapshot. SQL is
+//! spoken in `store` alone.
+
+pub mod formats;
+mod snapshot;
+pub mod store;
+
+pub use snapshot::{GalleryProfile, Identity, Row, Snapshot, SnapshotIdentity};

@@ -1,0 +1,192 @@
+//! One generation of a gallery in memory: what backends scan and answers are read from.
+//!
+//! Invariants: rows of one identity stand together, so that an identity can be left out as one range; physical row order
+//! is internal, and every answer speaks of prototype indices (order of insertion). A snapshot never changes.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::domain::{Margin, Matrix, NormPolicy, Origin, Prototype, Threshold};
+
+/// The name of the gallery that is meant where none is named.
+pub const DEFAULT_GALLERY: &str = "default";
+
+/// What a gallery is, beside its prototypes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GalleryProfile {
+    /// Its name.
+    pub name: String,
+    /// Components of an embedding.
+    pub dim: usize,
+    /// The model that made the embeddings; may be empty.
+    pub model_id: String,
+    /// What happens to vectors that are not of unit length.
+    pub norm: NormPolicy,
+    /// The gallery's own threshold.
+    pub threshold: Option<Threshold>,
+    /// The gallery's own least margin.
+    pub min_margin: Option<Margin>,
+    /// Rises with every change.
+    pub generation: u64,
+}
+
+/// A person, as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// The person's name.
+    pub name: String,
+    /// The person's own threshold.
+    pub threshold: Option<Threshold>,
+    /// The person's own least margin.
+    pub min_margin: Option<Margin>,
+}
+
+/// A person in a snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SnapshotIdentity {
+    /// The person.
+    pub identity: Identity,
+    /// The physical rows of the person's prototypes; never empty.
+    pub rows: Range<usize>,
+}
+
+/// What stands beside one physical row of the matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The prototype's index: its place in the order of insertion.
+    pub index: u64,
+    /// Its identity, as a place in [`Snapshot::identities`].
+    pub identity: usize,
+    /// Its id, unique within the identity.
+    pub prototype_id: String,
+    /// Where it came from; may be empty.
+    pub source: String,
+    /// How it was chosen.
+    pub origin: Origin,
+}
+
+/// One generation of a gallery, ready for scanning.
+#[derive(Debug)]
+pub struct Snapshot {
+    profile: GalleryProfile,
+    matrix: Arc<Matrix>,
+    rows: Vec<Row>,
+    identities: Vec<SnapshotIdentity>,
+    by_identity: HashMap<String, usize>,
+    by_prototype: HashMap<String, Vec<usize>>,
+    by_source: HashMap<String, Vec<usize>>,
+}
+
+impl Snapshot {
+    /// Arranges prototypes for scanning: `(index, prototype)` in any order.
+    ///
+    /// Identities stand in the order of their first prototype; `identities` gives the thresholds and margins of those that
+    /// have their own. Every prototype's embedding has `profile.dim` components.
+    pub fn new(profile: GalleryProfile, identities: Vec<Identity>, mut prototypes: Vec<(u64, Prototype)>) -> Self {
+        prototypes.sort_by_key(|(index, _)| *index);
+        let mut owned: HashMap<String, Identity> =
+            identities.into_iter().map(|identity| (identity.name.clone(), identity)).collect();
+        let mut by_identity = HashMap::new();
+        let mut groups: Vec<(Identity, Vec<(u64, Prototype)>)> = Vec::new();
+        for (index, prototype) in prototypes {
+            let name = &prototype.key.identity;
+            let place = *by_identity.entry(name.clone()).or_insert_with(|| {
+                let identity = owned.remove(name).unwrap_or_else(|| Identity {
+                    name: name.clone(),
+                    threshold: None,
+                    min_margin: None,
+                });
+                groups.push((identity, Vec::new()));
+                groups.len() - 1
+            });
+            groups[place].1.push((index, prototype));
+        }
+        let count = groups.iter().map(|(_, members)| members.len()).sum();
+        let mut snapshot = Self {
+            matrix: Arc::new(Matrix::with_capacity(0, profile.dim)),
+            rows: Vec::with_capacity(count),
+            identities: Vec::with_capacity(groups.len()),
+            by_identity,
+            by_prototype: HashMap::with_capacity(count),
+            by_source: HashMap::new(),
+            profile,
+        };
+        let mut matrix = Matrix::with_capacity(count, snapshot.profile.dim);
+        for (identity, members) in groups {
+            let first = matrix.rows();
+            for (index, prototype) in members {
+                matrix.push(prototype.embedding.as_slice());
+                snapshot.add_row(index, prototype);
+            }
+            snapshot.identities.push(SnapshotIdentity { identity, rows: first..matrix.rows() });
+        }
+        snapshot.matrix = Arc::new(matrix);
+        snapshot
+    }
+
+    fn add_row(&mut self, index: u64, prototype: Prototype) {
+        let row = self.rows.len();
+        let id = prototype.key.id;
+        self.by_prototype.entry(id.clone()).or_default().push(row);
+        if !prototype.source.is_empty() {
+            self.by_source.entry(prototype.source.clone()).or_default().push(row);
+        }
+        self.rows.push(Row {
+            index,
+            identity: self.identities.len(),
+            prototype_id: id,
+            source: prototype.source,
+            origin: prototype.origin,
+        });
+    }
+
+    /// What the gallery is.
+    pub fn profile(&self) -> &GalleryProfile {
+        &self.profile
+    }
+
+    /// The embeddings, `f32[rows, dim]`, in physical order.
+    pub fn matrix(&self) -> &Arc<Matrix> {
+        &self.matrix
+    }
+
+    /// What stands beside each physical row.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The persons.
+    pub fn identities(&self) -> &[SnapshotIdentity] {
+        &self.identities
+    }
+
+    /// Whether the gallery holds no prototype.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The physical rows of an identity; none for an unknown name.
+    pub fn rows_of_identity(&self, name: &str) -> Option<Range<usize>> {
+        self.by_identity.get(name).map(|&place| self.identities[place].rows.clone())
+    }
+
+    /// The physical rows that `reference` names: `identity/prototype_id` one, a bare `prototype_id` every one that carries
+    /// it. Where both readings fit, both are meant.
+    pub fn rows_of_prototype(&self, reference: &str) -> Vec<usize> {
+        let mut rows = self.by_prototype.get(reference).cloned().unwrap_or_default();
+        // Names may hold slashes themselves, so every place to part them is tried.
+        for (slash, _) in reference.match_indices('/') {
+            let (identity, id) = (&reference[..slash], &reference[slash + 1..]);
+            if let (Some(owned), Some(named)) = (self.rows_of_identity(identity), self.by_prototype.get(id)) {
+                rows.extend(named.iter().copied().filter(|row| owned.contains(row)));
+            }
+        }
+        rows
+    }
+
+    /// The physical rows that came from `source`.
+    pub fn rows_of_source(&self, source: &str) -> &[usize] {
+        self.by_source.get(source).map_or(&[], Vec::as_slice)
+    }
+}
