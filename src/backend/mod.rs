@@ -96,7 +96,7 @@ pub enum Coverage {
     All,
     /// Their raw scores are at most this.
     AtMost(f32),
-    /// The candidates are the first k under the total order of canonical scores: nothing needs verification.
+    /// Raw scores are canonical scores, and every row left out scores less than the k-th candidate.
     Exact,
     /// Nothing: the scan of this probe went wrong.
     Unknown,
@@ -111,6 +111,15 @@ pub struct ScreenTiming {
     pub device_merge_ns: u64,
     /// Merging on the host.
     pub host_merge_ns: u64,
+}
+
+impl ScreenTiming {
+    /// Adds the times of a further scan.
+    pub fn add(&mut self, further: Self) {
+        self.scan_ns += further.scan_ns;
+        self.device_merge_ns += further.device_merge_ns;
+        self.host_merge_ns += further.host_merge_ns;
+    }
 }
 
 /// A set of physical rows as sorted, disjoint, non-empty half-open ranges.

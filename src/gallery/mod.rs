@@ -8,4 +8,4 @@ pub mod formats;
 mod snapshot;
 pub mod store;
 
-pub use snapshot::{GalleryProfile, Identity, Row, Snapshot, SnapshotIdentity};
+pub use snapshot::{DEFAULT_GALLERY, GalleryProfile, Identity, Row, Snapshot, SnapshotIdentity};

@@ -31,6 +31,21 @@ pub struct GalleryProfile {
     pub generation: u64,
 }
 
+impl GalleryProfile {
+    /// A gallery of its first generation with no settings of its own.
+    pub fn named(name: &str, dim: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            dim,
+            model_id: String::new(),
+            norm: NormPolicy::default(),
+            threshold: None,
+            min_margin: None,
+            generation: 1,
+        }
+    }
+}
+
 /// A person, as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {

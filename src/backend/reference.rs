@@ -1,0 +1,123 @@
+//! The plain `f64` backend: every row's canonical score, sorted. Slow, simple, and what the others are compared with.
+//!
+//! It shares no code with them: scores are summed here as DESIGN words it, and ranked by sorting all of them.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{
+    Backend, BackendError, Candidate, Candidates, Coverage, Description, Loaded, ScreenJob, ScreenTiming,
+    Screened,
+};
+use crate::domain::Matrix;
+
+/// The plain `f64` backend.
+#[derive(Debug)]
+pub struct ReferenceBackend {
+    description: Description,
+}
+
+impl Default for ReferenceBackend {
+    fn default() -> Self {
+        Self {
+            description: Description {
+                backend: "reference",
+                device: super::cpu::processor_name(),
+                driver: "plain f64".to_owned(),
+            },
+        }
+    }
+}
+
+impl Backend for ReferenceBackend {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
+        Ok(Box::new(ReferenceRows { rows: Arc::clone(rows) }))
+    }
+}
+
+struct ReferenceRows {
+    rows: Arc<Matrix>,
+}
+
+impl Loaded for ReferenceRows {
+    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError> {
+        let started = Instant::now();
+        let probes = (0..job.probes.rows())
+            .map(|probe| {
+                let mut scored: Vec<Candidate> = (0..self.rows.rows())
+                    .filter(|row| !job.skips[probe].contains(*row as u32))
+                    .map(|row| Candidate {
+                        row: row as u32,
+                        raw: score(job.probes.row(probe), self.rows.row(row)),
+                    })
+                    .collect();
+                scored.sort_by(|a, b| b.raw.partial_cmp(&a.raw).unwrap_or(Ordering::Equal));
+                let coverage = first_places(&mut scored, job.k);
+                Candidates { rows: scored, coverage }
+            })
+            .collect();
+        Ok(Screened {
+            probes,
+            bound: 0.0,
+            timing: ScreenTiming { scan_ns: started.elapsed().as_nanos() as u64, ..ScreenTiming::default() },
+            invalid_indices: 0,
+        })
+    }
+}
+
+/// Cuts scores sorted descending to the first `k` places and whatever ties with the last of them.
+///
+/// Ties are ranked by prototype index, which a backend does not know; so all of them are kept.
+fn first_places(scored: &mut Vec<Candidate>, k: usize) -> Coverage {
+    let Some(last) = scored.get(k.saturating_sub(1)).map(|candidate| candidate.raw) else {
+        return Coverage::All;
+    };
+    scored.truncate(scored.partition_point(|candidate| candidate.raw >= last));
+    Coverage::Exact
+}
+
+/// The canonical score, in the words of its definition: component `i` goes to lane `i mod 8`.
+fn score(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0_f64; 8];
+    for i in 0..a.len() {
+        lanes[i % 8] += f64::from(a[i]) * f64::from(b[i]);
+    }
+    let pairs = [lanes[0] + lanes[1], lanes[2] + lanes[3], lanes[4] + lanes[5], lanes[6] + lanes[7]];
+    let sum = (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+    sum as f32 + 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::RowSet;
+    use crate::domain::canonical_score;
+
+    #[test]
+    fn ties_with_the_last_place_are_kept_and_skipped_rows_are_not() {
+        let rows = Arc::new(Matrix::from_rows(2, [&[1.0, 0.0][..], &[0.0, 1.0], &[1.0, 0.0], &[0.6, 0.8]]));
+        let probes = Matrix::from_rows(2, [&[1.0, 0.0][..], &[1.0, 0.0]]);
+        let skips = [RowSet::default(), RowSet::from_ranges(vec![(2, 3)])];
+        let mut loaded = ReferenceBackend::default().load(&rows).unwrap();
+        let job = ScreenJob { probes: &probes, k: 1, skips: &skips, attempt: 0 };
+        let found = loaded.screen(&job).unwrap().probes;
+        let places = |probe: usize| found[probe].rows.iter().map(|c| c.row).collect::<Vec<_>>();
+        assert_eq!((places(0), places(1)), (vec![0, 2], vec![0]));
+        let all = loaded.screen(&ScreenJob { k: 9, ..job }).unwrap().probes;
+        assert_eq!((all[0].rows.len(), all[0].coverage), (4, Coverage::All));
+    }
+
+    #[test]
+    fn both_wordings_of_the_canonical_score_give_the_same_bits() {
+        for dim in [1, 7, 8, 9, 128, 515] {
+            let a: Vec<f32> = (0..dim).map(|i| (i as f32 * 0.37).sin()).collect();
+            let b: Vec<f32> = (0..dim).map(|i| (i as f32 * 0.11).cos() * 1e-3).collect();
+            assert_eq!(score(&a, &b).to_bits(), canonical_score(&a, &b).to_bits(), "dim {dim}");
+        }
+    }
+}

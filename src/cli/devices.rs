@@ -1,0 +1,67 @@
+//! `lookalike devices`.
+
+use clap::Args;
+use serde_json::json;
+
+use super::output::{Output, PlainFormat, table};
+use super::settings::SettingsArgs;
+use crate::backend::opencl::{self, DeviceReport, DeviceSurvey};
+
+#[derive(Debug, Args)]
+pub(super) struct DevicesArgs {
+    /// How the list looks.
+    #[arg(long, value_enum, default_value = "table")]
+    format: PlainFormat,
+}
+
+pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Output) -> anyhow::Result<()> {
+    let survey = opencl::devices(&settings.load([])?.backend.opencl);
+    match args.format {
+        PlainFormat::Json => {
+            let devices: Vec<_> = survey.devices.iter().map(device_json).collect();
+            output.json(&json!({
+                "devices": devices,
+                "chosen": survey.chosen,
+                "conclusion": survey.sentence,
+            }))
+        }
+        PlainFormat::Table => {
+            print_table(&survey, output)?;
+            Ok(output.line(&survey.sentence)?)
+        }
+    }
+}
+
+fn print_table(survey: &DeviceSurvey, output: &mut Output) -> std::io::Result<()> {
+    if survey.devices.is_empty() {
+        return Ok(());
+    }
+    let mut table = table(["device", "name", "kind", "platform", "driver", "memory MiB", "usable", "why"]);
+    for device in &survey.devices {
+        table.add_row([
+            format!("{}:{}", device.platform_index, device.device_index),
+            device.name.clone(),
+            device.kind.as_str().to_owned(),
+            device.platform.clone(),
+            device.driver.clone(),
+            (device.memory_bytes >> 20).to_string(),
+            if device.usable { "yes" } else { "no" }.to_owned(),
+            device.reason.clone(),
+        ]);
+    }
+    output.line(table)
+}
+
+fn device_json(device: &DeviceReport) -> serde_json::Value {
+    json!({
+        "platform_index": device.platform_index,
+        "device_index": device.device_index,
+        "platform": device.platform,
+        "name": device.name,
+        "kind": device.kind.as_str(),
+        "driver": device.driver,
+        "memory_bytes": device.memory_bytes,
+        "usable": device.usable,
+        "reason": device.reason,
+    })
+}

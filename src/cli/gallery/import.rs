@@ -1,0 +1,126 @@
+//! `lookalike gallery import`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::OneArgs;
+use crate::cli::output::{Output, PlainFormat};
+use crate::cli::settings::SettingsArgs;
+use crate::domain::{Margin, NormPolicy, Threshold};
+use crate::gallery::formats;
+use crate::gallery::store::{Import, ImportOptions, ImportReport, Store};
+use crate::gallery::{Progress, Stage};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ImportArgs {
+    #[command(flatten)]
+    gallery: OneArgs,
+    /// Embeddings: .npy (float rows), or JSON lines ({"id","identity","source","embedding":[...]}).
+    #[arg(value_name = "FILE")]
+    embeddings: PathBuf,
+    /// Who the rows of an .npy are: a line a row, identity/prototype-id, or CSV identity,prototype_id,source.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// The model that made the embeddings; a new gallery keeps it.
+    #[arg(long, value_name = "NAME")]
+    model_id: Option<String>,
+    /// A new gallery refuses vectors that are not of unit length.
+    #[arg(long)]
+    require_unit: bool,
+    /// A new gallery's own threshold, -1 to 1.
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    threshold: Option<f32>,
+    /// A new gallery's own least margin, 0 to 2.
+    #[arg(long, value_name = "DIFFERENCE")]
+    min_margin: Option<f32>,
+    /// How the report looks.
+    #[arg(long, value_enum, default_value = "table")]
+    format: PlainFormat,
+}
+
+pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output) -> anyhow::Result<()> {
+    let name = args.gallery.gallery.clone();
+    let folder = args.gallery.folder.path(settings)?;
+    let options = ImportOptions {
+        model_id: args.model_id,
+        norm: args.require_unit.then_some(NormPolicy::RequireUnit),
+        threshold: args.threshold.map(Threshold::parse).transpose()?,
+        min_margin: args.min_margin.map(Margin::parse).transpose()?,
+    };
+    let files = (args.embeddings.as_path(), args.labels.as_deref());
+    let report = import_files(&folder, &name, files, options)?;
+    match args.format {
+        PlainFormat::Json => output.json(&json!({
+            "gallery": report.gallery,
+            "created": report.created,
+            "prototypes": report.prototypes,
+            "identities": report.identities,
+            "normalised": report.normalised,
+            "total": report.total,
+            "generation": report.generation,
+        })),
+        PlainFormat::Table => {
+            let verb = if report.created { "made" } else { "grown" };
+            Ok(output.line(format_args!(
+                "{}: {verb} by {} prototypes, {} new identities ({} normalised); holds {}, generation {}",
+                report.gallery,
+                report.prototypes,
+                report.identities,
+                report.normalised,
+                report.total,
+                report.generation,
+            ))?)
+        }
+    }
+}
+
+/// Reads the files, embeddings and labels, and adds what they hold to a gallery of the data folder.
+pub(in crate::cli) fn import_files(
+    folder: &Path,
+    gallery: &str,
+    (embeddings, labels): (&Path, Option<&Path>),
+    options: ImportOptions,
+) -> anyhow::Result<ImportReport> {
+    let mut bar = Bar::default();
+    let records = formats::read_prototypes(embeddings, labels, &mut |progress| bar.show(progress))?;
+    let mut store = Store::create_or_open(folder)?;
+    let report =
+        store.import(Import { gallery, options, records }, &mut |progress| bar.show(progress))?;
+    bar.finish();
+    Ok(report)
+}
+
+/// A bar on stderr, where that is a terminal.
+#[derive(Default)]
+struct Bar(Option<(Stage, ProgressBar)>);
+
+impl Bar {
+    fn show(&mut self, progress: Progress) {
+        let bar = match &self.0 {
+            Some((stage, bar)) if *stage == progress.stage => bar,
+            Some(_) | None => {
+                self.finish();
+                let (name, style) = match progress.stage {
+                    Stage::Reading => ("reading", "{msg} {wide_bar} {bytes}/{total_bytes} {eta}"),
+                    Stage::Storing => ("storing", "{msg} {wide_bar} {pos}/{len} {eta}"),
+                };
+                let bar = ProgressBar::new(progress.total).with_message(name);
+                if let Ok(style) = ProgressStyle::with_template(style) {
+                    bar.set_style(style);
+                }
+                &self.0.insert((progress.stage, bar)).1
+            }
+        };
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    }
+
+    fn finish(&mut self) {
+        if let Some((_, bar)) = self.0.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The command line: one file a subcommand.
+//!
+//! Invariants: the result alone goes to stdout, and through [`Output`] only (drivers print to stdout too); everything for people
+//! beside it goes to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, a wrong configuration among it,
+//! 3 a check found something wrong.
+
+mod bench;
+mod check_config;
+mod demo;
+mod devices;
+mod gallery;
+mod output;
+mod recognize;
+mod search;
+mod serve;
+mod settings;
+mod target;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::ConfigError;
+use output::Output;
+use settings::SettingsArgs;
+
+/// Recognises people by their face embeddings, exactly, over gRPC.
+#[derive(Debug, Parser)]
+#[command(name = "lookalike", version, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    settings: SettingsArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the galleries of a data folder over gRPC.
+    Serve(serve::ServeArgs),
+    /// See the main job done: a real server, a sample gallery, real probes, decisions.
+    Demo(demo::DemoArgs),
+    /// Find the nearest prototypes of probes.
+    Search(search::SearchArgs),
+    /// Say who probes are.
+    Recognize(recognize::RecognizeArgs),
+    /// Fill, inspect and check the galleries of a data folder.
+    #[command(subcommand)]
+    Gallery(gallery::GalleryCommand),
+    /// List the OpenCL devices, and which one would be used.
+    Devices(devices::DevicesArgs),
+    /// Check the configuration and list every fault.
+    CheckConfig,
+    /// Time exact search on this machine.
+    Bench(bench::BenchArgs),
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    // Help and version go to the real stdout, before it is set apart.
+    let cli = Cli::parse();
+    let result = Output::take_stdout().and_then(|mut output| {
+        let result = run(cli, &mut output);
+        // What a check found wrong must be read even though it fails.
+        output.finish()?;
+        result
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the result has read enough of it.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{}", describe(&error));
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
+    let settings = cli.settings;
+    match cli.command {
+        Command::Serve(args) => serve::run(&settings, args),
+        Command::Demo(args) => demo::run(&settings, args, output),
+        Command::Search(args) => search::run(&settings, args, output),
+        Command::Recognize(args) => recognize::run(&settings, args, output),
+        Command::Gallery(command) => gallery::run(&settings, command, output),
+        Command::Devices(args) => devices::run(&settings, args, output),
+        Command::CheckConfig => check_config::run(&settings, output),
+        Command::Bench(args) => bench::run(&settings, args, output),
+    }
+}
+
+/// A check found something wrong; what, stands on stdout.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct FoundWrong(String);
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<ConfigError>() {
+        2
+    } else if error.is::<FoundWrong>() {
+        3
+    } else {
+        1
+    }
+}
+
+/// An error with its causes; a configuration's faults stand on lines of their own.
+fn describe(error: &anyhow::Error) -> String {
+    if error.is::<ConfigError>() { error.to_string() } else { format!("error: {error:#}") }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// A runtime for commands that speak gRPC.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

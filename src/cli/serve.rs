@@ -1,0 +1,53 @@
+//! `lookalike serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::settings::SettingsArgs;
+use crate::server::{self, Listeners};
+use crate::telemetry::{logs, metrics};
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Data folder (storage.path).
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to serve gRPC (server.listen).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Where to serve metrics (metrics.listen), or "off".
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<String>,
+    /// Which backend scans (backend.kind).
+    #[arg(long, value_name = "auto|cpu|opencl|reference")]
+    backend: Option<String>,
+}
+
+pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()> {
+    let flags = [
+        ("storage.path", args.data.map(|path| path.to_string_lossy().into_owned())),
+        ("server.listen", args.listen),
+        ("metrics.listen", args.metrics_listen),
+        ("backend.kind", args.backend),
+    ];
+    let own = flags.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+    let settings = settings.load(own)?;
+    logs::init(&settings.log);
+    let metrics = metrics::install();
+    super::runtime()?.block_on(async {
+        let listeners = Listeners::bind(&settings).await?;
+        let (grpc, http) = (listeners.grpc_address()?, listeners.metrics_address()?);
+        tracing::info!(%grpc, metrics = ?http, version = env!("CARGO_PKG_VERSION"), "listening");
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        };
+        Ok(server::run(settings, listeners, metrics, stop).await?)
+    })
+}

@@ -1,0 +1,141 @@
+//! Which backend answers, and why.
+
+use crate::backend::cpu::CpuBackend;
+use crate::backend::opencl::{self, DeviceSurvey, NoDeviceReason, OpenClBackend};
+use crate::backend::reference::ReferenceBackend;
+use crate::backend::{Backend, BackendError, Description};
+use crate::config::{BackendKind, BackendSettings, Fallback};
+use crate::telemetry::metrics::Reason;
+
+/// The backend in use, and why it is that one.
+#[derive(Clone, Debug)]
+pub struct BackendChoice {
+    /// Backends that can answer, the one in use first.
+    pub backends: Vec<BackendStatus>,
+    /// What was found on the machine; `None` where nobody looked.
+    pub survey: Option<DeviceSurvey>,
+    /// Why, for a metric.
+    pub reason: Reason,
+    /// Why, as a sentence.
+    pub sentence: String,
+    /// Set where it is not the backend that was configured or preferred.
+    pub fallback: Option<FallbackReason>,
+}
+
+/// One backend.
+#[derive(Clone, Debug)]
+pub struct BackendStatus {
+    /// What it is.
+    pub description: Description,
+    /// Whether it could be opened.
+    pub up: bool,
+}
+
+/// Why a backend answers that was not configured or preferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FallbackReason {
+    /// For a metric.
+    pub reason: Reason,
+    /// For a reader.
+    pub sentence: String,
+}
+
+impl BackendChoice {
+    /// The backend in use.
+    pub fn active(&self) -> &Description {
+        &self.backends[0].description
+    }
+}
+
+/// An opened backend and the account of its choice.
+pub(super) struct Plan {
+    pub(super) primary: Box<dyn Backend>,
+    pub(super) choice: BackendChoice,
+}
+
+/// Chooses and opens a backend; `cpu` is what the CPU would be.
+pub(super) fn choose(settings: &BackendSettings, cpu: CpuBackend) -> Result<Plan, BackendError> {
+    match settings.kind {
+        BackendKind::Cpu => Ok(configured(Box::new(cpu))),
+        BackendKind::Reference => Ok(configured(Box::new(ReferenceBackend::default()))),
+        BackendKind::OpenCl => open_cl(settings, cpu, Wish::Configured),
+        BackendKind::Auto => open_cl(settings, cpu, Wish::Preferred),
+    }
+}
+
+/// How much OpenCL is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Configured,
+    Preferred,
+}
+
+fn configured(primary: Box<dyn Backend>) -> Plan {
+    let description = primary.description().clone();
+    let sentence = format!("backend.kind is {}", description.backend);
+    let choice = BackendChoice {
+        backends: vec![BackendStatus { description, up: true }],
+        survey: None,
+        reason: Reason::Configured,
+        sentence,
+        fallback: None,
+    };
+    Plan { primary, choice }
+}
+
+fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Plan, BackendError> {
+    let survey = opencl::devices(&settings.opencl);
+    let cpu_status = BackendStatus { description: cpu.description().clone(), up: true };
+    let error = match OpenClBackend::open(&settings.opencl) {
+        Ok(primary) => {
+            let description = primary.description().clone();
+            let (reason, sentence) = match wish {
+                Wish::Configured => (Reason::Configured, "backend.kind is opencl".to_owned()),
+                Wish::Preferred => {
+                    (Reason::GpuFound, format!("backend.kind is auto and {} is usable", description.device))
+                }
+            };
+            let backends = vec![BackendStatus { description, up: true }, cpu_status];
+            let choice = BackendChoice { backends, survey: Some(survey), reason, sentence, fallback: None };
+            return Ok(Plan { primary: Box::new(primary), choice });
+        }
+        Err(error) => error,
+    };
+    if wish == Wish::Configured && settings.fallback == Fallback::Fail {
+        return Err(error);
+    }
+    let reason = survey.none_because.map_or_else(|| reason_of(&error), Reason::from);
+    let sentence = match wish {
+        Wish::Configured => format!("backend.kind is opencl, but {error}"),
+        Wish::Preferred => format!("backend.kind is auto, but {error}"),
+    };
+    let choice = BackendChoice {
+        backends: vec![cpu_status],
+        survey: Some(survey),
+        reason,
+        sentence: sentence.clone(),
+        fallback: Some(FallbackReason { reason, sentence }),
+    };
+    Ok(Plan { primary: Box::new(cpu), choice })
+}
+
+impl From<NoDeviceReason> for Reason {
+    fn from(reason: NoDeviceReason) -> Self {
+        match reason {
+            NoDeviceReason::NoLoader => Self::NoLoader,
+            NoDeviceReason::NoPlatform => Self::NoPlatform,
+            NoDeviceReason::NoGpu => Self::NoGpu,
+            NoDeviceReason::NoMatch => Self::NoMatch,
+        }
+    }
+}
+
+/// The label of a backend's error.
+pub(super) fn reason_of(error: &BackendError) -> Reason {
+    match error {
+        BackendError::NoDevice(_) => Reason::NoMatch,
+        BackendError::Kernel { .. } => Reason::KernelError,
+        BackendError::Device { .. } => Reason::DeviceError,
+        BackendError::OutOfMemory { .. } => Reason::OutOfMemory,
+    }
+}

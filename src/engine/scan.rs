@@ -1,0 +1,79 @@
+//! What a scan is asked and what it answers.
+
+use std::sync::Arc;
+
+use super::FallbackReason;
+use crate::backend::{RowSet, ScreenTiming};
+use crate::domain::Matrix;
+use crate::gallery::Snapshot;
+
+/// Asks for the first `k` rows of every probe.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The generation to scan.
+    pub snapshot: Arc<Snapshot>,
+    /// `f32[probes, dim]` of the gallery's dim.
+    pub probes: Arc<Matrix>,
+    /// For each probe the physical rows to leave out.
+    pub skips: Vec<RowSet>,
+    /// How many rows a probe gets; fewer where the gallery has fewer.
+    pub k: usize,
+}
+
+/// One row of an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The physical row.
+    pub row: u32,
+    /// Its canonical score.
+    pub score: f32,
+    /// Its score as the backend computed it; `None` where the row came from a scan at full precision instead.
+    pub raw: Option<f32>,
+}
+
+/// The first k rows of every probe, in the total order.
+#[derive(Debug)]
+pub struct ScanAnswer {
+    /// One list a probe.
+    pub probes: Vec<Vec<Ranked>>,
+    /// How they came about.
+    pub report: ScanReport,
+}
+
+/// How an answer came about.
+#[derive(Clone, Debug, Default)]
+pub struct ScanReport {
+    /// `cpu`, `opencl` or `reference`.
+    pub backend: &'static str,
+    /// Why it was not the backend configured or preferred.
+    pub fallback: Option<FallbackReason>,
+    /// Time waited for the backend.
+    pub queue_ns: u64,
+    /// Time in the backend.
+    pub scan_ns: u64,
+    /// Time spent on canonical scores and certificates, scans at full precision included.
+    pub verify_ns: u64,
+    /// The backend's own account of `scan_ns`.
+    pub phases: ScreenTiming,
+    /// Certificates that failed.
+    pub uncertified: u64,
+    /// Raw scores further from the canonical ones than the backend's bound allows.
+    pub bound_violations: u64,
+    /// Row numbers that the device returned and that do not exist.
+    pub invalid_indices: u64,
+}
+
+impl ScanReport {
+    /// Adds the account of a further scan for the same request.
+    pub fn add(&mut self, further: &Self) {
+        self.backend = further.backend;
+        self.fallback = self.fallback.take().or_else(|| further.fallback.clone());
+        self.queue_ns += further.queue_ns;
+        self.scan_ns += further.scan_ns;
+        self.verify_ns += further.verify_ns;
+        self.phases.add(further.phases);
+        self.uncertified += further.uncertified;
+        self.bound_violations += further.bound_violations;
+        self.invalid_indices += further.invalid_indices;
+    }
+}

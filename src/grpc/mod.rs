@@ -1,0 +1,27 @@
+//! The gRPC face: protocol in and out, nothing decided here.
+//!
+//! [`envelope`] is what every request passes through (id, span, deadline, shedding, counting); [`recognition`] and [`operations`]
+//! are the services; [`request`] parses, naming every fault by field path; [`reply`] writes; [`status`] is the one place
+//! where errors become statuses.
+
+pub mod envelope;
+mod operations;
+mod recognition;
+mod reply;
+mod request;
+mod serving;
+mod status;
+
+pub use operations::OperationsService;
+pub use recognition::RecognitionService;
+pub use serving::Serving;
+
+/// The protocol's messages, services and their JSON mapping, as `build.rs` compiled them from `proto/`.
+#[expect(missing_docs, unreachable_pub, clippy::pedantic, reason = "compiled from proto/, where the docs are")]
+pub mod proto {
+    tonic::include_proto!("lookalike.v1");
+    include!(concat!(env!("OUT_DIR"), "/lookalike.v1.serde.rs"));
+
+    /// The encoded descriptor set, for server reflection.
+    pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookalike_descriptor.bin"));
+}

@@ -1,0 +1,92 @@
+//! `lookalike.v1.Operations`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::proto;
+use super::proto::operations_server::Operations;
+use super::serving::Serving;
+use crate::backend::opencl::DeviceReport;
+use crate::engine::BackendChoice;
+use crate::gallery::Snapshot;
+use crate::recognize::Recognizer;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct OperationsService {
+    serving: Arc<Serving>,
+}
+
+impl OperationsService {
+    /// Tells of `serving`.
+    pub fn new(serving: Arc<Serving>) -> Self {
+        Self { serving }
+    }
+}
+
+#[tonic::async_trait]
+impl Operations for OperationsService {
+    async fn get_info(
+        &self,
+        _: Request<proto::GetInfoRequest>,
+    ) -> Result<Response<proto::GetInfoResponse>, Status> {
+        let recognizer = self.serving.recognizer()?;
+        let choice = recognizer.engine().choice();
+        let limits = self.serving.limits();
+        Ok(Response::new(proto::GetInfoResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.serving.started().elapsed().as_secs(),
+            galleries: recognizer.galleries().map(|snapshot| gallery(recognizer, snapshot)).collect(),
+            backends: backends(choice),
+            devices: choice.survey.iter().flat_map(|survey| &survey.devices).map(device).collect(),
+            backend_reason: choice.sentence.clone(),
+            limits: Some(proto::Limits {
+                max_probes: limits.max_probes as u32,
+                max_top_k: limits.max_top_k as u32,
+                max_candidates: limits.max_candidates as u32,
+                max_message_bytes: limits.max_message_bytes as u64,
+            }),
+        }))
+    }
+}
+
+fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
+    let profile = snapshot.profile();
+    let (threshold, min_margin) = recognizer.defaults_of(snapshot);
+    proto::GalleryInfo {
+        name: profile.name.clone(),
+        dim: profile.dim as u32,
+        model_id: profile.model_id.clone(),
+        generation: profile.generation,
+        prototypes: snapshot.rows().len() as u64,
+        identities: snapshot.identities().len() as u64,
+        threshold: threshold.get(),
+        min_margin: min_margin.get(),
+    }
+}
+
+fn backends(choice: &BackendChoice) -> Vec<proto::BackendInfo> {
+    let backend = |(place, status): (usize, &crate::engine::BackendStatus)| proto::BackendInfo {
+        name: status.description.backend.to_owned(),
+        device: status.description.device.clone(),
+        driver: status.description.driver.clone(),
+        active: place == 0,
+        up: status.up,
+    };
+    choice.backends.iter().enumerate().map(backend).collect()
+}
+
+fn device(device: &DeviceReport) -> proto::DeviceInfo {
+    proto::DeviceInfo {
+        platform_index: device.platform_index as u32,
+        device_index: device.device_index as u32,
+        platform: device.platform.clone(),
+        name: device.name.clone(),
+        kind: device.kind.as_str().to_owned(),
+        driver: device.driver.clone(),
+        memory_bytes: device.memory_bytes,
+        usable: device.usable,
+        reason: device.reason.clone(),
+    }
+}

@@ -1,0 +1,145 @@
+//! `lookalike.v1.Recognition`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::envelope::RequestId;
+use super::proto::recognition_server::Recognition;
+use super::serving::Serving;
+use super::{proto, reply, request};
+use crate::engine::ScanReport;
+use crate::recognize::decision::Decision;
+use crate::recognize::{RecognizeAnswer, Recognizer};
+use crate::telemetry::metrics::{self, Bound, DecisionLabel, Stage};
+
+/// Work on more values than this (about half a millisecond of it) leaves the runtime's threads.
+const INLINE_VALUES: usize = 65_536;
+
+/// Names a neighbor costs as many values as this to write.
+const VALUES_A_NEIGHBOR: usize = 64;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct RecognitionService {
+    serving: Arc<Serving>,
+}
+
+impl RecognitionService {
+    /// Answers from the galleries of `serving`.
+    pub fn new(serving: Arc<Serving>) -> Self {
+        Self { serving }
+    }
+}
+
+#[tonic::async_trait]
+impl Recognition for RecognitionService {
+    async fn search(
+        &self,
+        request: Request<proto::SearchRequest>,
+    ) -> Result<Response<proto::SearchResponse>, Status> {
+        let recognizer = self.serving.recognizer()?;
+        let (id, message) = unwrap(request);
+        let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
+        metrics::batch(message.probes.len());
+        let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
+        let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
+        let answer = recognizer.search(asked.query.clone()).await?;
+        observe(recognizer, &answer.report);
+        let neighbors: usize = answer.probes.iter().map(Vec::len).sum();
+        let reply = off_runtime(neighbors * VALUES_A_NEIGHBOR, move || {
+            let snapshot = &asked.query.snapshot;
+            let meta = reply::meta(snapshot, &answer.report, id.as_ref());
+            reply::search(snapshot, &asked, &answer, meta)
+        });
+        Ok(Response::new(reply.await?))
+    }
+
+    async fn recognize(
+        &self,
+        request: Request<proto::RecognizeRequest>,
+    ) -> Result<Response<proto::RecognizeResponse>, Status> {
+        let recognizer = self.serving.recognizer()?;
+        let (id, message) = unwrap(request);
+        let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
+        metrics::batch(message.probes.len());
+        let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
+        let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
+        let snapshot = Arc::clone(&asked.query.snapshot);
+        let answer = recognizer.recognize(asked.query).await?;
+        observe(recognizer, &answer.report);
+        observe_decisions(&answer);
+        let candidates: usize = answer.recognitions.iter().map(|r| r.candidates.len()).sum();
+        let reply = off_runtime(candidates * VALUES_A_NEIGHBOR, move || {
+            let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
+            reply::recognize(&snapshot, asked.probe_ids, &answer, meta)
+        });
+        Ok(Response::new(reply.await?))
+    }
+}
+
+fn unwrap<T>(request: Request<T>) -> (Option<RequestId>, T) {
+    (request.extensions().get::<RequestId>().cloned(), request.into_inner())
+}
+
+/// Does small work here and large work on a thread that may be kept busy.
+async fn off_runtime<T: Send + 'static>(
+    values: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    if values <= INLINE_VALUES {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "reading or writing a message failed");
+        Status::internal("reading or writing the message failed; the server's log says why")
+    })
+}
+
+fn observe(recognizer: &Recognizer, report: &ScanReport) {
+    for (stage, ns) in
+        [(Stage::Queue, report.queue_ns), (Stage::Scan, report.scan_ns), (Stage::Verify, report.verify_ns)]
+    {
+        metrics::stage(stage, ns);
+    }
+    metrics::queue_depth(recognizer.engine().waiting());
+    metrics::uncertified(report.backend, report.uncertified);
+    metrics::bound_violations(report.backend, report.bound_violations);
+    if let Some(fallback) = &report.fallback {
+        metrics::fallback(fallback.reason);
+    }
+    tracing::debug!(
+        backend = report.backend,
+        queue_ns = report.queue_ns,
+        scan_ns = report.scan_ns,
+        verify_ns = report.verify_ns,
+        uncertified = report.uncertified,
+        "scanned"
+    );
+}
+
+fn observe_decisions(answer: &RecognizeAnswer) {
+    metrics::stage(Stage::Decide, answer.decide_ns);
+    for recognition in &answer.recognitions {
+        let verdict = &recognition.verdict;
+        metrics::decision(label(verdict.decision));
+        for (bound, headroom) in [
+            (Bound::Threshold, verdict.threshold_headroom()),
+            (Bound::Margin, verdict.margin_headroom()),
+        ] {
+            if let Some(headroom) = headroom {
+                metrics::decision_headroom(bound, headroom);
+            }
+        }
+    }
+}
+
+fn label(decision: Decision) -> DecisionLabel {
+    match decision {
+        Decision::Recognized => DecisionLabel::Recognized,
+        Decision::BelowThreshold => DecisionLabel::BelowThreshold,
+        Decision::Ambiguous => DecisionLabel::Ambiguous,
+        Decision::NoCandidate => DecisionLabel::NoCandidate,
+        Decision::Displaced => DecisionLabel::Displaced,
+    }
+}

@@ -1,0 +1,125 @@
+//! From answers to messages.
+
+use super::envelope::RequestId;
+use super::proto;
+use super::request::Search;
+use crate::engine::{Ranked, ScanReport};
+use crate::gallery::Snapshot;
+use crate::recognize::decision::Decision;
+use crate::recognize::{Recognition, RecognizeAnswer, SearchAnswer};
+
+pub(super) fn search(
+    snapshot: &Snapshot,
+    asked: &Search,
+    answer: &SearchAnswer,
+    meta: proto::ResponseMeta,
+) -> proto::SearchResponse {
+    let results = asked
+        .probe_ids
+        .iter()
+        .zip(&answer.probes)
+        .map(|(probe_id, ranked)| {
+            let near = ranked.iter().take_while(|row| asked.min_score.is_none_or(|least| row.score >= least));
+            let neighbors =
+                near.map(|row| neighbor(snapshot, *row, asked.include_embeddings)).collect();
+            proto::SearchResult { probe_id: probe_id.clone(), neighbors }
+        })
+        .collect();
+    proto::SearchResponse { results, meta: Some(meta) }
+}
+
+fn neighbor(snapshot: &Snapshot, ranked: Ranked, include_embeddings: bool) -> proto::Neighbor {
+    let row = &snapshot.rows()[ranked.row as usize];
+    proto::Neighbor {
+        index: row.index,
+        prototype_id: row.prototype_id.clone(),
+        identity: snapshot.identities()[row.identity].identity.name.clone(),
+        source: row.source.clone(),
+        score: ranked.score,
+        embedding: include_embeddings.then(|| proto::Embedding {
+            values: snapshot.matrix().row(ranked.row as usize).to_vec(),
+            packed: Default::default(),
+        }),
+    }
+}
+
+pub(super) fn recognize(
+    snapshot: &Snapshot,
+    probe_ids: Vec<String>,
+    answer: &RecognizeAnswer,
+    meta: proto::ResponseMeta,
+) -> proto::RecognizeResponse {
+    let recognitions = probe_ids
+        .into_iter()
+        .zip(&answer.recognitions)
+        .map(|(probe_id, recognition)| recognized(snapshot, probe_id, recognition))
+        .collect();
+    proto::RecognizeResponse { recognitions, meta: Some(meta) }
+}
+
+fn recognized(snapshot: &Snapshot, probe_id: String, recognition: &Recognition) -> proto::RecognizeResult {
+    let verdict = &recognition.verdict;
+    let candidates: Vec<proto::Candidate> =
+        recognition.candidates.iter().map(|row| candidate(snapshot, *row)).collect();
+    let nearest = candidates.first().cloned();
+    let identity = match (verdict.decision, &nearest) {
+        (Decision::Recognized, Some(nearest)) => nearest.identity.clone(),
+        (
+            Decision::Recognized
+            | Decision::BelowThreshold
+            | Decision::Ambiguous
+            | Decision::NoCandidate
+            | Decision::Displaced,
+            _,
+        ) => String::new(),
+    };
+    proto::RecognizeResult {
+        probe_id,
+        decision: decision(verdict.decision).into(),
+        identity,
+        score: verdict.score,
+        margin: verdict.margin,
+        nearest,
+        candidates,
+        threshold: verdict.cut.threshold.get(),
+        min_margin: verdict.cut.min_margin.get(),
+        threshold_headroom: verdict.threshold_headroom(),
+        margin_headroom: verdict.margin_headroom(),
+    }
+}
+
+fn candidate(snapshot: &Snapshot, ranked: Ranked) -> proto::Candidate {
+    let row = &snapshot.rows()[ranked.row as usize];
+    proto::Candidate {
+        identity: snapshot.identities()[row.identity].identity.name.clone(),
+        score: ranked.score,
+        prototype_id: row.prototype_id.clone(),
+        index: row.index,
+        source: row.source.clone(),
+    }
+}
+
+fn decision(decision: Decision) -> proto::Decision {
+    match decision {
+        Decision::Recognized => proto::Decision::Recognized,
+        Decision::BelowThreshold => proto::Decision::BelowThreshold,
+        Decision::Ambiguous => proto::Decision::Ambiguous,
+        Decision::NoCandidate => proto::Decision::NoCandidate,
+        Decision::Displaced => proto::Decision::Displaced,
+    }
+}
+
+pub(super) fn meta(snapshot: &Snapshot, report: &ScanReport, id: Option<&RequestId>) -> proto::ResponseMeta {
+    let profile = snapshot.profile();
+    proto::ResponseMeta {
+        gallery: profile.name.clone(),
+        generation: profile.generation,
+        model_id: profile.model_id.clone(),
+        backend: report.backend.to_owned(),
+        fallback_reason: report.fallback.as_ref().map(|why| why.sentence.clone()).unwrap_or_default(),
+        queue_ns: report.queue_ns,
+        scan_ns: report.scan_ns,
+        verify_ns: report.verify_ns,
+        request_id: id.map(|id| id.0.to_string()).unwrap_or_default(),
+    }
+}

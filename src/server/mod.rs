@@ -1,0 +1,221 @@
+//! Wiring: listeners in, galleries loaded, services served, and the order in which all of it stops.
+//!
+//! The listeners and the stop signal come from outside, so that tests and the demo bind port 0 and stop when they like. The server
+//! listens from the start and says `NOT_SERVING` until the galleries are loaded.
+//!
+//! It stops in this order:
+//! 1. health turns `NOT_SERVING`, `/readyz` 503, and the watchers of health are let go;
+//! 2. no new connection is taken; requests in flight go on, for `server.shutdown_grace` at most;
+//! 3. what is still in flight is cut off;
+//! 4. the engine ends its scan and releases the device;
+//! 5. the metrics listener closes, so that the end can still be seen.
+
+mod health;
+mod http;
+mod load;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::transport::server::TcpIncoming;
+
+pub use load::{LoadError, load};
+
+use crate::config::{ServerSettings, Settings};
+use crate::grpc::envelope::EnvelopeLayer;
+use crate::grpc::proto::operations_server::OperationsServer;
+use crate::grpc::proto::recognition_server::RecognitionServer;
+use crate::grpc::{OperationsService, RecognitionService, Serving, proto};
+use crate::telemetry::metrics::MetricsHandle;
+use health::Health;
+
+/// Flow-control windows: a message of megabytes must not wait for a round trip every 64 KiB.
+const STREAM_WINDOW: u32 = 2 << 20;
+const CONNECTION_WINDOW: u32 = 8 << 20;
+
+/// Requests that one connection may have open; more wait in the client.
+const MAX_STREAMS_A_CONNECTION: u32 = 1024;
+
+/// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
+const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Why the server did not start or did not go on.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// An address could not be listened on.
+    #[error("{key}: cannot listen on {address}: {error}")]
+    Listen {
+        /// The configuration's key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The galleries could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The gRPC side failed.
+    #[error("serving gRPC failed: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    /// The descriptors for reflection are broken.
+    #[error("server reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// The HTTP side failed.
+    #[error("serving metrics failed: {0}")]
+    Http(io::Error),
+}
+
+/// Where the server listens.
+#[derive(Debug)]
+pub struct Listeners {
+    grpc: TcpListener,
+    metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Takes the addresses that the settings name; port 0 takes a free port.
+    pub async fn bind(settings: &Settings) -> Result<Self, ServerError> {
+        let grpc = bind("server.listen", settings.server.listen).await?;
+        let metrics = match settings.metrics.listen {
+            Some(address) => Some(bind("metrics.listen", address).await?),
+            None => None,
+        };
+        Ok(Self { grpc, metrics })
+    }
+
+    /// Where gRPC is served.
+    pub fn grpc_address(&self) -> io::Result<SocketAddr> {
+        self.grpc.local_addr()
+    }
+
+    /// Where metrics are served, if they are.
+    pub fn metrics_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics.as_ref().map(TcpListener::local_addr).transpose()
+    }
+}
+
+async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address).await.map_err(|error| ServerError::Listen { key, address, error })
+}
+
+/// Serves until `shutdown` is done, then stops in order.
+pub async fn run(
+    settings: Settings,
+    listeners: Listeners,
+    metrics: MetricsHandle,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServerError> {
+    let serving = Arc::new(Serving::new(settings.server.limits));
+    let (health, health_service) = Health::new();
+    let (stop_grpc, grpc_stopped) = watch::channel(false);
+    let (stop_http, http_stopped) = watch::channel(false);
+    let http = listeners.metrics.map(|listener| {
+        tokio::spawn(http::serve(listener, metrics, Arc::clone(&serving), health.clone(), raised(http_stopped)))
+    });
+    let grpc_settings = settings.server.clone();
+    let routes = routes(&serving, &grpc_settings, health_service)?;
+    let grace = settings.server.shutdown_grace;
+    let mut grpc =
+        tokio::spawn(serve_grpc(listeners.grpc, routes, grpc_settings, raised(grpc_stopped)));
+
+    let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
+    let until_stop = async {
+        loading.await?;
+        shutdown.await;
+        Ok(())
+    };
+    let outcome = tokio::select! {
+        outcome = until_stop => outcome,
+        ended = &mut grpc => flatten(ended),
+    };
+
+    tracing::info!(grace = ?grace, "stopping");
+    health.draining().await;
+    let _ = stop_grpc.send(true);
+    if !grpc.is_finished() {
+        match tokio::time::timeout(grace, &mut grpc).await {
+            Ok(ended) => flatten(ended)?,
+            Err(_) => {
+                tracing::warn!("requests in flight were cut off: server.shutdown_grace is over");
+                grpc.abort();
+            }
+        }
+    }
+    // The last handle on the engine: dropping it waits for the scan in progress.
+    if tokio::task::spawn_blocking(move || drop(serving)).await.is_err() {
+        tracing::error!("releasing the engine failed");
+    }
+    let _ = stop_http.send(true);
+    if let Some(http) = http {
+        http.await.map_err(|error| ServerError::Http(io::Error::other(error)))?.map_err(ServerError::Http)?;
+    }
+    tracing::info!("stopped");
+    outcome
+}
+
+async fn load_galleries(settings: Settings, serving: Arc<Serving>, health: Health) -> Result<(), ServerError> {
+    let gallery_label = settings.metrics.gallery_label;
+    let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
+    let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
+    load::announce(&recognizer, gallery_label);
+    serving.loaded(Arc::new(recognizer));
+    health.serving().await;
+    Ok(())
+}
+
+/// Everything that is served over gRPC.
+fn routes(
+    serving: &Arc<Serving>,
+    settings: &ServerSettings,
+    health: tonic::service::Routes,
+) -> Result<tonic::service::Routes, ServerError> {
+    let limit = settings.limits.max_message_bytes;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Ok(health
+        .add_service(
+            RecognitionServer::new(RecognitionService::new(Arc::clone(serving)))
+                .max_decoding_message_size(limit),
+        )
+        .add_service(OperationsServer::new(OperationsService::new(Arc::clone(serving))))
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?))
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    routes: tonic::service::Routes,
+    settings: ServerSettings,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServerError> {
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    tonic::transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MAX_STREAMS_A_CONNECTION)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .layer(EnvelopeLayer::new(settings.limits.max_in_flight))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stop)
+        .await?;
+    Ok(())
+}
+
+/// Done when the flag is raised, or can no longer be.
+async fn raised(mut flag: watch::Receiver<bool>) {
+    let _ = flag.wait_for(|raised| *raised).await;
+}
+
+fn flatten(ended: Result<Result<(), ServerError>, tokio::task::JoinError>) -> Result<(), ServerError> {
+    ended.unwrap_or_else(|error| Err(ServerError::Http(io::Error::other(error))))
+}
