@@ -5,7 +5,9 @@
 //! spoken in `store` alone.
 
 pub mod formats;
+mod record;
 mod snapshot;
 pub mod store;
 
+pub use record::{OnProgress, Place, ProbeRecord, Progress, PrototypeRecord, Stage};
 pub use snapshot::{DEFAULT_GALLERY, GalleryProfile, Identity, Row, Snapshot, SnapshotIdentity};

@@ -1,0 +1,53 @@
+//! Prototypes written as files that [`read_prototypes`](super::read_prototypes) reads back.
+
+use std::path::{Path, PathBuf};
+
+use super::{FormatError, Problem, npy};
+use crate::domain::Prototype;
+use crate::gallery::Place;
+
+/// Where an export went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportFiles {
+    /// The embeddings, `.npy`.
+    pub vectors: PathBuf,
+    /// The labels beside them, `.csv`.
+    pub labels: PathBuf,
+}
+
+/// Writes the embeddings, each of `dim` components, to `path`, and `identity,prototype_id,source` a row beside it: the same name
+/// with the ending `.csv`, and a header line.
+pub fn write_prototypes(
+    path: &Path,
+    dim: usize,
+    prototypes: &[(u64, Prototype)],
+) -> Result<ExportFiles, FormatError> {
+    let files = ExportFiles {
+        vectors: path.to_owned(),
+        labels: path.with_extension("csv"),
+    };
+    if files.labels == files.vectors {
+        let reason = "expected another ending than .csv, which is where the labels go".to_owned();
+        return Err(Problem::Field {
+            field: "export",
+            reason,
+        }
+        .at(Place::file(path)));
+    }
+    npy::write_atomically(&files.labels, |out| {
+        let mut csv = csv::Writer::from_writer(out);
+        csv.write_record(["identity", "prototype_id", "source"])?;
+        for (_, prototype) in prototypes {
+            csv.write_record([&prototype.key.identity, &prototype.key.id, &prototype.source])?;
+        }
+        csv.flush()
+    })?;
+    npy::write_f32(
+        path,
+        dim,
+        prototypes
+            .iter()
+            .map(|(_, prototype)| prototype.embedding.as_slice()),
+    )?;
+    Ok(files)
+}

@@ -1,0 +1,97 @@
+//! Galleries on disk: one SQLite database, `lookalike.db`, in a data folder.
+//!
+//! Invariants:
+//! - A change is one transaction and raises the gallery's generation by one; nobody ever sees half of it. Once it is reported,
+//!   it is on disk (WAL, synchronous FULL).
+//! - A prototype's index is never used again within its gallery, even after the prototype is removed.
+//! - Every identity has at least one prototype, and every prototype a checksum over its names and its embedding; a row that
+//!   does not match is never served.
+//! - What is removed is overwritten, not just forgotten: embeddings are biometric data.
+//! - The database says whose it is and which format it has; another program's, an older or a newer one is refused, unchanged.
+//!
+//! Limits: [`MAX_GALLERIES`], [`MAX_PROTOTYPES`], names as [`check_name`](crate::domain::check_name) has them. Several processes
+//! may use one folder: readers never wait, a writer waits up to [`BUSY_TIMEOUT`] for another. SQL is spoken in this folder alone.
+
+mod error;
+mod import;
+mod list;
+mod open;
+mod read;
+mod remove;
+mod row;
+mod schema;
+mod verify;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+
+pub use error::{RecordProblem, StoreError};
+pub use import::{Import, ImportOptions, ImportReport};
+pub use list::{GallerySummary, IdentitySummary, PrototypeQuery, PrototypeSummary};
+pub use remove::{Erasure, RemoveReport, Selection};
+pub use schema::FORMAT;
+pub use verify::{Fault, VerifyReport, verify};
+
+/// The database's file name in a data folder.
+pub const DATABASE: &str = "lookalike.db";
+
+/// Most galleries in a data folder.
+pub const MAX_GALLERIES: u64 = 1000;
+
+/// Most prototypes in a gallery: rows are counted in 32 bits when scanned.
+pub const MAX_PROTOTYPES: u64 = u32::MAX as u64;
+
+/// How long a writer waits for another process's write to end.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A data folder, opened.
+#[derive(Debug)]
+pub struct Store {
+    db: Connection,
+    file: PathBuf,
+}
+
+impl Store {
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+/// A gallery's number and what the number is needed for.
+#[derive(Clone, Copy, Debug)]
+struct GalleryKey {
+    number: i64,
+    next_index: u64,
+    generation: u64,
+}
+
+/// Finds a gallery by name.
+fn find_gallery(db: &Connection, name: &str) -> Result<Option<GalleryKey>, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT id, next_index, generation FROM galleries WHERE name = :name")?;
+    let found = statement.query_row(named_params! { ":name": name }, |row| {
+        let (next_index, generation): (i64, i64) = (row.get(1)?, row.get(2)?);
+        Ok(GalleryKey {
+            number: row.get(0)?,
+            // Checked by the schema to be at least 0.
+            next_index: next_index.cast_unsigned(),
+            generation: generation.cast_unsigned(),
+        })
+    });
+    Ok(found.optional()?)
+}
+
+/// As [`find_gallery`], but one that is not there is an error.
+fn require_gallery(db: &Connection, name: &str) -> Result<GalleryKey, StoreError> {
+    find_gallery(db, name)?.ok_or_else(|| StoreError::UnknownGallery(name.to_owned()))
+}
+
+/// Milliseconds since 1970 (UTC).
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

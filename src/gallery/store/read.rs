@@ -1,0 +1,186 @@
+//! Reading a gallery's generation whole, every row checked.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rusqlite::{Connection, Row, Transaction, named_params};
+
+use super::row::{self, RowError};
+use super::{GalleryKey, Store, StoreError, require_gallery, schema};
+use crate::domain::{Margin, NormPolicy, OutOfRange, Prototype, Threshold};
+use crate::gallery::{GalleryProfile, Identity, Snapshot};
+
+impl Store {
+    /// A gallery's current generation, ready for scanning. Every row is checked.
+    pub fn snapshot(&self, gallery: &str) -> Result<Snapshot, StoreError> {
+        let transaction = self.reading()?;
+        snapshot(&transaction, gallery)
+    }
+
+    /// The current generations of all galleries, by name, as they were at one moment.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, StoreError> {
+        let transaction = self.reading()?;
+        names(&transaction)?
+            .iter()
+            .map(|name| snapshot(&transaction, name))
+            .collect()
+    }
+
+    /// A gallery and its prototypes with their indices, in the order of these. Every row is checked.
+    pub fn export(&self, gallery: &str) -> Result<(GalleryProfile, Vec<(u64, Prototype)>), StoreError> {
+        let transaction = self.reading()?;
+        let key = require_gallery(&transaction, gallery)?;
+        let profile = profile(&transaction, gallery)?;
+        let (_, names) = load_identities(&transaction, key, gallery)?;
+        let prototypes = load_prototypes(&transaction, key, &profile, &names)?;
+        Ok((profile, prototypes))
+    }
+
+    /// A transaction: all that is read in it is of one moment.
+    pub(super) fn reading(&self) -> Result<Transaction<'_>, StoreError> {
+        Ok(self.db.unchecked_transaction()?)
+    }
+}
+
+/// The names of all galleries in their order.
+pub(super) fn names(db: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT name FROM galleries ORDER BY name")?;
+    let names = statement
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    Ok(names)
+}
+
+/// What a gallery is.
+pub(super) fn profile(db: &Connection, name: &str) -> Result<GalleryProfile, StoreError> {
+    Ok(profile_and_time(db, name)?.0)
+}
+
+pub(super) fn profile_and_time(db: &Connection, name: &str) -> Result<(GalleryProfile, i64), StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT dim, model_id, require_unit, threshold, min_margin, generation, created_ms
+         FROM galleries WHERE name = :name",
+    )?;
+    let mut rows = statement.query(named_params! { ":name": name })?;
+    let Some(row) = rows.next()? else {
+        return Err(StoreError::UnknownGallery(name.to_owned()));
+    };
+    let (dim, generation): (u16, i64) = (row.get(0)?, row.get(5)?);
+    let (threshold, min_margin) = limits(row, 3, name)?;
+    let norm = if row.get(2)? {
+        NormPolicy::RequireUnit
+    } else {
+        NormPolicy::Normalise
+    };
+    let profile = GalleryProfile {
+        name: name.to_owned(),
+        dim: dim.into(),
+        model_id: row.get(1)?,
+        norm,
+        threshold,
+        min_margin,
+        generation: generation.cast_unsigned(),
+    };
+    Ok((profile, row.get(6)?))
+}
+
+/// A threshold and a margin, in columns `first` and the next.
+fn limits(
+    row: &Row<'_>,
+    first: usize,
+    gallery: &str,
+) -> Result<(Option<Threshold>, Option<Margin>), StoreError> {
+    let corrupt = |problem: OutOfRange| StoreError::CorruptGallery {
+        gallery: gallery.to_owned(),
+        problem: problem.to_string(),
+    };
+    let (threshold, margin): (Option<f32>, Option<f32>) = (row.get(first)?, row.get(first + 1)?);
+    let threshold = threshold.map(Threshold::parse).transpose().map_err(corrupt)?;
+    let margin = margin.map(Margin::parse).transpose().map_err(corrupt)?;
+    Ok((threshold, margin))
+}
+
+/// An identity: name, threshold and margin, in columns `first` and the next two.
+pub(super) fn identity(row: &Row<'_>, first: usize, gallery: &str) -> Result<Identity, StoreError> {
+    let (threshold, min_margin) = limits(row, first + 1, gallery)?;
+    Ok(Identity {
+        name: row.get(first)?,
+        threshold,
+        min_margin,
+    })
+}
+
+/// Names of identities by their numbers.
+pub(super) type IdentityNames = HashMap<i64, Rc<str>>;
+
+/// The identities of a gallery, and their names by their numbers.
+pub(super) fn load_identities(
+    db: &Connection,
+    key: GalleryKey,
+    gallery: &str,
+) -> Result<(Vec<Identity>, IdentityNames), StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT id, name, threshold, min_margin FROM identities WHERE gallery = :gallery")?;
+    let mut rows = statement.query(named_params! { ":gallery": key.number })?;
+    let (mut identities, mut names) = (Vec::new(), HashMap::new());
+    while let Some(row) = rows.next()? {
+        let identity = identity(row, 1, gallery)?;
+        names.insert(row.get(0)?, Rc::from(identity.name.as_str()));
+        identities.push(identity);
+    }
+    Ok((identities, names))
+}
+
+/// Calls `each` with every prototype of a gallery by index, or with what is wrong with it.
+pub(super) fn each_prototype(
+    db: &Connection,
+    key: GalleryKey,
+    dim: usize,
+    names: &IdentityNames,
+    mut each: impl FnMut(Result<(u64, Prototype), row::Damage>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let keys = schema::keys(key.number);
+    let sql = format!(
+        "SELECT {} FROM prototypes p WHERE p.key BETWEEN :first AND :last ORDER BY p.key",
+        row::COLUMNS
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(named_params! { ":first": keys.start(), ":last": keys.end() })?;
+    while let Some(row) = rows.next()? {
+        match row::read(row, dim, |number| names.get(&number).cloned()) {
+            Ok(prototype) => each(Ok(prototype))?,
+            Err(RowError::Damage(damage)) => each(Err(damage))?,
+            Err(RowError::Sqlite(error)) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn load_prototypes(
+    db: &Connection,
+    key: GalleryKey,
+    profile: &GalleryProfile,
+    names: &IdentityNames,
+) -> Result<Vec<(u64, Prototype)>, StoreError> {
+    let count = super::import::count_prototypes(db, key.number)?;
+    let mut prototypes = Vec::with_capacity(count as usize);
+    each_prototype(db, key, profile.dim, names, |prototype| {
+        let corrupt = |damage: row::Damage| StoreError::Corrupt {
+            gallery: profile.name.clone(),
+            index: damage.index,
+            identity: damage.identity,
+            problem: damage.problem,
+        };
+        prototypes.push(prototype.map_err(corrupt)?);
+        Ok(())
+    })?;
+    Ok(prototypes)
+}
+
+fn snapshot(db: &Connection, gallery: &str) -> Result<Snapshot, StoreError> {
+    let key = require_gallery(db, gallery)?;
+    let profile = profile(db, gallery)?;
+    let (identities, names) = load_identities(db, key, gallery)?;
+    let prototypes = load_prototypes(db, key, &profile, &names)?;
+    Ok(Snapshot::new(profile, identities, prototypes))
+}
