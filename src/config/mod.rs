@@ -3,12 +3,19 @@
 //! Invariants: defaults live in `config/lookalike.yaml` alone (compiled in); a [`Settings`] is valid; every fault of a
 //! configuration is reported at once, by key path. YAML is spoken in `load` alone.
 
+mod document;
 mod load;
 mod model;
+mod problem;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod tree;
 mod validate;
 
-pub use load::{ConfigError, DEFAULTS, Problem, Sources, load};
+pub use load::{DEFAULTS, Sources, load};
 pub use model::{
     BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Limits, LogFormat, LogSettings,
     MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings, StorageSettings,
 };
+pub use problem::{ConfigError, Problem};

@@ -1,0 +1,308 @@
+//! Every metric, declared once: name, kind, help, unit, label keys, buckets. No other file names one,
+//! tests aside.
+//!
+//! Invariants: a histogram has buckets (without them the exporter would render a summary, which cannot be added up over
+//! servers); a metric whose labels' values are known beforehand is rendered from the start, at 0, so that a rate or an
+//! alert on it works before the first event.
+
+use std::sync::OnceLock;
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use super::record;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts values by size; these are the buckets' upper ends, inclusive, rising.
+    Histogram(&'static [f64]),
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Declaration {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its labels' keys.
+    pub labels: &'static [&'static str],
+    /// Its unit, if it has one.
+    pub unit: Option<Unit>,
+    /// What it says, for operators.
+    pub help: &'static str,
+}
+
+/// From 50 microseconds, in seconds.
+const REQUEST_SECONDS: &[f64] = &[
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
+];
+
+/// From 10 microseconds, in seconds.
+const STAGE_SECONDS: &[f64] = &[
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1,
+    0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+const PROBES: &[f64] = &[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 16_384.0, 65_536.0,
+];
+
+/// Finer near 0, where a decision turns.
+const HEADROOM: &[f64] = &[
+    -0.2, -0.15, -0.1, -0.075, -0.05, -0.025, -0.01, 0.0, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4,
+];
+
+/// Declares metrics, and lists them.
+macro_rules! declare {
+    ($($id:ident: $kind:expr, $name:literal, [$($label:literal),*], $unit:expr, $help:literal;)+) => {
+        $(pub(super) const $id: Declaration =
+            Declaration { name: $name, kind: $kind, labels: &[$($label),*], unit: $unit, help: $help };)+
+
+        /// Every metric of the product.
+        pub const DECLARED: &[Declaration] = &[$($id),+];
+    };
+}
+
+declare! {
+    BUILD_INFO: Kind::Gauge, "lookalike_build_info", ["version"], None,
+        "Always 1; the version that runs.";
+    REQUESTS: Kind::Counter, "lookalike_requests_total", ["method", "code"], Some(Unit::Count),
+        "Calls answered, by method and gRPC status code.";
+    REQUEST_DURATION: Kind::Histogram(REQUEST_SECONDS), "lookalike_request_duration_seconds", ["method"],
+        Some(Unit::Seconds), "Time from a call's arrival to the end of its answer.";
+    STAGE_DURATION: Kind::Histogram(STAGE_SECONDS), "lookalike_stage_duration_seconds", ["stage"],
+        Some(Unit::Seconds), "Time of a request in each stage: queue, scan, verify, decide.";
+    INFLIGHT: Kind::Gauge, "lookalike_inflight_requests", [], Some(Unit::Count),
+        "Calls being answered now.";
+    QUEUE_DEPTH: Kind::Gauge, "lookalike_queue_depth", [], Some(Unit::Count),
+        "Scans waiting for the backend now.";
+    BATCH_PROBES: Kind::Histogram(PROBES), "lookalike_batch_probes", [], Some(Unit::Count),
+        "Probes that one scan answered together.";
+    DECISIONS: Kind::Counter, "lookalike_decisions_total", ["decision"], Some(Unit::Count),
+        "Probes recognised or not, by decision.";
+    DECISION_HEADROOM: Kind::Histogram(HEADROOM), "lookalike_decision_headroom", ["bound"], None,
+        "How far best score and margin lay above the least allowed, in cosine similarity; negative: they fell short.";
+    GALLERY_PROTOTYPES: Kind::Gauge, "lookalike_gallery_prototypes", ["gallery"], Some(Unit::Count),
+        "Prototypes served; over all galleries unless metrics.gallery_label is set.";
+    GALLERY_IDENTITIES: Kind::Gauge, "lookalike_gallery_identities", ["gallery"], Some(Unit::Count),
+        "Identities served; over all galleries unless metrics.gallery_label is set.";
+    GALLERY_GENERATION: Kind::Gauge, "lookalike_gallery_generation", ["gallery"], None,
+        "Generation served; the sum over all galleries unless metrics.gallery_label is set.";
+    BACKEND_INFO: Kind::Gauge, "lookalike_backend_info", ["backend", "device", "driver"], None,
+        "1 for each backend that was made ready, with its device and driver.";
+    BACKEND_UP: Kind::Gauge, "lookalike_backend_up", ["backend"], None,
+        "1 where a backend can answer now, else 0.";
+    BACKEND_CHOICE: Kind::Gauge, "lookalike_backend_choice", ["backend", "reason"], None,
+        "1 for the backend that answers and why it was chosen, else 0.";
+    BACKEND_FALLBACK: Kind::Counter, "lookalike_backend_fallback_total", ["reason"], Some(Unit::Count),
+        "Times another backend answered in place of OpenCL, by reason.";
+    DEVICE_MEMORY: Kind::Gauge, "lookalike_device_memory_bytes", [], Some(Unit::Bytes),
+        "Device memory held for galleries.";
+    UNCERTIFIED_SCANS: Kind::Counter, "lookalike_uncertified_scans_total", ["backend"], Some(Unit::Count),
+        "Probes whose first scan did not prove the answer, so that they were scanned again.";
+    SCORE_BOUND_VIOLATIONS: Kind::Counter, "lookalike_score_bound_violations_total", ["backend"], Some(Unit::Count),
+        "Raw scores further from the exact score than the backend's bound: above 0, the backend computes wrongly.";
+}
+
+/// Gives the metrics as text. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MetricsHandle(PrometheusHandle);
+
+impl MetricsHandle {
+    /// All metrics in Prometheus' text format, version 0.0.4.
+    pub fn render(&self) -> String {
+        // Rendering moves the histograms' samples into their buckets itself.
+        self.0.render()
+    }
+
+    /// Moves the histograms' samples into their buckets. To be called every few seconds: until this or
+    /// [`render`](Self::render) runs, every sample is kept, and a server that nobody scrapes would grow.
+    pub fn upkeep(&self) {
+        self.0.run_upkeep();
+    }
+}
+
+/// Makes the metrics of this process collectable; from then on what is recorded shows. A further call gives the same handle.
+///
+/// # Panics
+/// If a recorder other than this one was installed in this process.
+pub fn install() -> MetricsHandle {
+    static HANDLE: OnceLock<MetricsHandle> = OnceLock::new();
+    let handle = HANDLE.get_or_init(|| {
+        let recorder = recorder();
+        let handle = MetricsHandle(recorder.handle());
+        metrics::with_local_recorder(&recorder, announce);
+        metrics::set_global_recorder(recorder).expect("one recorder a process");
+        handle
+    });
+    handle.clone()
+}
+
+fn recorder() -> PrometheusRecorder {
+    let mut builder = PrometheusBuilder::new();
+    for metric in DECLARED {
+        if let Kind::Histogram(buckets) = metric.kind {
+            builder = builder
+                .set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)
+                .expect("a histogram is declared with buckets");
+        }
+    }
+    builder.build_recorder()
+}
+
+/// Describes every metric and records what is known from the start.
+fn announce() {
+    metrics::with_recorder(|recorder| {
+        for metric in DECLARED {
+            let (name, help) = (metric.name.into(), metric.help.into());
+            match metric.kind {
+                Kind::Counter => recorder.describe_counter(name, metric.unit, help),
+                Kind::Gauge => recorder.describe_gauge(name, metric.unit, help),
+                Kind::Histogram(_) => recorder.describe_histogram(name, metric.unit, help),
+            }
+        }
+    });
+    record::from_the_start();
+}
+
+/// Runs `what` with a recorder of its own, and gives what it recorded: tests share a process.
+#[cfg(test)]
+pub(super) fn rendered(what: impl FnOnce()) -> String {
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, || {
+        announce();
+        what();
+    });
+    MetricsHandle(recorder.handle()).render()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Metrics whose labels depend on the machine or on the operator's choice.
+    const LATER: [&str; 4] = [
+        "lookalike_gallery_prototypes",
+        "lookalike_gallery_identities",
+        "lookalike_gallery_generation",
+        "lookalike_backend_info",
+    ];
+
+    fn kind_text(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        }
+    }
+
+    #[test]
+    fn every_metric_is_rendered_from_the_start_with_help_and_type() {
+        let text = rendered(|| {});
+        for metric in DECLARED.iter().filter(|metric| !LATER.contains(&metric.name)) {
+            let Declaration { name, help, .. } = metric;
+            assert!(
+                text.contains(&format!("# HELP {name} {help}\n")),
+                "{name} has its help in\n{text}"
+            );
+            let kind = kind_text(metric.kind);
+            assert!(
+                text.contains(&format!("# TYPE {name} {kind}\n")),
+                "{name} is a {kind} in\n{text}"
+            );
+        }
+        assert!(!text.contains(" summary\n"), "{text}");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(
+            text.contains(&format!("lookalike_build_info{{version=\"{version}\"}} 1\n")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn closed_sets_are_rendered_whole_from_the_start() {
+        let text = rendered(|| {});
+        for line in [
+            "lookalike_requests_total{method=\"Recognition/Search\",code=\"resource_exhausted\"} 0",
+            "lookalike_request_duration_seconds_bucket{method=\"Reflection\",le=\"0.00005\"} 0",
+            "lookalike_stage_duration_seconds_bucket{stage=\"decide\",le=\"10\"} 0",
+            "lookalike_decisions_total{decision=\"displaced\"} 0",
+            "lookalike_decision_headroom_bucket{bound=\"margin\",le=\"-0.2\"} 0",
+            "lookalike_backend_up{backend=\"opencl\"} 0",
+            "lookalike_backend_choice{backend=\"cpu\",reason=\"no_loader\"} 0",
+            "lookalike_backend_fallback_total{reason=\"out_of_memory\"} 0",
+            "lookalike_uncertified_scans_total{backend=\"reference\"} 0",
+            "lookalike_score_bound_violations_total{backend=\"opencl\"} 0",
+            "lookalike_inflight_requests 0",
+            "lookalike_queue_depth 0",
+            "lookalike_device_memory_bytes 0",
+            "lookalike_batch_probes_count 0",
+        ] {
+            assert!(
+                text.lines().any(|rendered| rendered == line),
+                "{line} stands in\n{text}"
+            );
+        }
+        let requests = text
+            .lines()
+            .filter(|line| line.starts_with("lookalike_requests_total{"))
+            .count();
+        assert_eq!(requests, 7 * 17);
+    }
+
+    #[test]
+    fn names_follow_the_convention() {
+        let names: BTreeSet<&str> = DECLARED.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), DECLARED.len(), "each name once");
+        for metric in DECLARED {
+            let name = metric.name;
+            assert!(name.starts_with("lookalike_"), "{name}");
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert_eq!(
+                name.ends_with("_seconds"),
+                metric.unit == Some(Unit::Seconds),
+                "{name}"
+            );
+            assert_eq!(
+                name.contains("duration"),
+                metric.unit == Some(Unit::Seconds),
+                "{name}"
+            );
+            assert_eq!(
+                name.ends_with("_bytes"),
+                metric.unit == Some(Unit::Bytes),
+                "{name}"
+            );
+            assert!(metric.help.len() > 10 && metric.help.ends_with('.'), "{name}");
+            if let Kind::Histogram(buckets) = metric.kind {
+                assert!(
+                    !buckets.is_empty() && buckets.is_sorted_by(|a, b| a < b),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn installing_again_gives_the_same_metrics() {
+        let (first, second) = (install(), install());
+        super::record::batch_scanned(3);
+        first.upkeep();
+        for text in [first.render(), second.render()] {
+            assert!(
+                text.contains("lookalike_batch_probes_bucket{le=\"4\"} 1\n"),
+                "{text}"
+            );
+        }
+    }
+}
