@@ -13,12 +13,13 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::domain::Matrix;
+use crate::telemetry::BackendName;
 
 /// What a backend is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// `cpu`, `opencl` or `reference`.
-    pub backend: &'static str,
+    /// Which it is.
+    pub backend: BackendName,
     /// The processor or device.
     pub device: String,
     /// The device's driver version, or the code path in use.

@@ -11,6 +11,7 @@ use super::{
     Screened,
 };
 use crate::domain::Matrix;
+use crate::telemetry::BackendName;
 
 /// The plain `f64` backend.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Default for ReferenceBackend {
     fn default() -> Self {
         Self {
             description: Description {
-                backend: "reference",
+                backend: BackendName::Reference,
                 device: super::cpu::processor_name(),
                 driver: "plain f64".to_owned(),
             },

@@ -19,6 +19,7 @@ use crate::domain::{Embedding, Matrix, NormPolicy, Origin, Prototype, PrototypeK
 use crate::engine::{Engine, ScanAnswer, ScanRequest};
 use crate::gallery::formats;
 use crate::gallery::{GalleryProfile, Snapshot};
+use crate::telemetry::{self, Label};
 
 /// Made rows come in clusters of this many, as the prototypes of a person do.
 const ROWS_A_CLUSTER: usize = 5;
@@ -103,6 +104,7 @@ pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output)
         .into_iter()
         .chain(args.threads.map(|threads| format!("backend.cpu.threads={threads}")));
     let mut settings = settings.load(own)?;
+    telemetry::init(&settings.log)?;
     // A measurement of another backend than the one asked for would be a lie.
     settings.backend.fallback = Fallback::Fail;
     let (rows, probes) = match (&args.gallery, &args.probes) {
@@ -159,9 +161,8 @@ fn made(args: &BenchArgs) -> (Vec<Embedding>, Vec<Embedding>) {
         }
     }
     let step = (rows.len() / args.probes_count.max(1)).max(1);
-    let probes = (0..args.probes_count)
-        .map(|probe| near(rows.get(probe * step % rows.len().max(1)), 0.6))
-        .collect();
+    let probes =
+        (0..args.probes_count).map(|probe| near(rows.get(probe * step % rows.len().max(1)), 0.6)).collect();
     (rows, probes)
 }
 
@@ -227,13 +228,12 @@ fn report(
     threads: usize,
 ) -> Report {
     let description = engine.choice().active();
-    let (rows, dim, probes) =
-        (request.snapshot.rows().len(), request.probes.dim(), request.probes.rows());
+    let (rows, dim, probes) = (request.snapshot.rows().len(), request.probes.dim(), request.probes.rows());
     let median_ms = median(times.clone());
     let comparisons = (rows * probes) as f64;
     let phase = |ns: fn(&ScanAnswer) -> u64| median(answers.iter().map(|a| ns(a) as f64 / 1e6).collect());
     Report {
-        backend: description.backend.to_owned(),
+        backend: description.backend.as_str().to_owned(),
         device: description.device.clone(),
         driver: description.driver.clone(),
         rows,
@@ -276,7 +276,10 @@ fn as_table(report: &Report) -> comfy_table::Table {
     );
     table.add_row(["phases", &phases]);
     let Report { mvectors_per_s, gflops, gb_per_s, .. } = report;
-    table.add_row(["rate", &format!("{mvectors_per_s:.1} M vectors/s, {gflops:.1} GFLOP/s, {gb_per_s:.1} GB/s")]);
+    table.add_row([
+        "rate",
+        &format!("{mvectors_per_s:.1} M vectors/s, {gflops:.1} GFLOP/s, {gb_per_s:.1} GB/s"),
+    ]);
     let Report { invalid_indices, uncertified, .. } = report;
     table.add_row(["trust", &format!("{invalid_indices} invalid indices, {uncertified} uncertified scans")]);
     table

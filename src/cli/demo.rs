@@ -25,7 +25,7 @@ use crate::gallery::{DEFAULT_GALLERY, formats};
 use crate::grpc::proto::recognition_client::RecognitionClient;
 use crate::grpc::proto::{Probe, RecognizeRequest, RecognizeResponse};
 use crate::server::{self, Listeners};
-use crate::telemetry::{logs, metrics};
+use crate::telemetry;
 
 /// The sample: 128-dimensional embeddings of real faces; `sample/README.md` says whose and by which model.
 const FILES: [(&str, &[u8]); 3] = [
@@ -60,8 +60,8 @@ pub(super) fn run(settings: &SettingsArgs, args: DemoArgs, output: &mut Output) 
         "log.level=warn".to_owned(),
     ];
     let settings = settings.load(own)?;
-    logs::init(&settings.log);
-    let metrics = metrics::install();
+    telemetry::init(&settings.log)?;
+    let metrics = telemetry::install();
     super::runtime()?.block_on(async {
         let listeners = Listeners::bind(&settings).await?;
         let grpc = listeners.grpc_address()?;
@@ -99,12 +99,7 @@ fn fill(sample: &Path, data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn show(
-    grpc: SocketAddr,
-    http: SocketAddr,
-    sample: &Path,
-    output: &mut Output,
-) -> anyhow::Result<()> {
+async fn show(grpc: SocketAddr, http: SocketAddr, sample: &Path, output: &mut Output) -> anyhow::Result<()> {
     let channel = Channel::from_shared(format!("http://{grpc}"))?.connect().await?;
     until_serving(channel.clone()).await?;
     let probes = formats::read_probes(&sample.join("probes.jsonl"))?;
@@ -121,7 +116,8 @@ async fn show(
     let request = RecognizeRequest { probes, ..RecognizeRequest::default() };
     let response = RecognitionClient::new(channel).recognize(request).await?.into_inner();
     tell(&response, output)?;
-    output.line(format_args!("\nThe first probe again, with grpcurl (while the server runs: demo --keep):"))?;
+    output
+        .line(format_args!("\nThe first probe again, with grpcurl (while the server runs: demo --keep):"))?;
     output.line(grpcurl(&first, grpc)?)?;
     output.line(format_args!("\nMetrics: http://{http}/metrics"))?;
     Ok(output.flush()?)
@@ -150,11 +146,8 @@ fn tell(response: &RecognizeResponse, output: &mut Output) -> anyhow::Result<()>
         meta.model_id,
     ))?;
     output.line(decisions_table(&response.recognitions))?;
-    let why = if meta.fallback_reason.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", meta.fallback_reason)
-    };
+    let why =
+        if meta.fallback_reason.is_empty() { String::new() } else { format!(" ({})", meta.fallback_reason) };
     output.line(format_args!(
         "Scanned on {}{why}: {:.1} us queued, {:.1} us scanning, {:.1} us verifying.",
         meta.backend,

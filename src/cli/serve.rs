@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::settings::SettingsArgs;
 use crate::server::{self, Listeners};
-use crate::telemetry::{logs, metrics};
+use crate::telemetry;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -34,8 +34,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()
     ];
     let own = flags.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
     let settings = settings.load(own)?;
-    logs::init(&settings.log);
-    let metrics = metrics::install();
+    telemetry::init(&settings.log)?;
+    let metrics = telemetry::install();
     super::runtime()?.block_on(async {
         let listeners = Listeners::bind(&settings).await?;
         let (grpc, http) = (listeners.grpc_address()?, listeners.metrics_address()?);

@@ -10,12 +10,12 @@ use tonic::{Request, Status};
 
 use super::settings::SettingsArgs;
 use crate::gallery::DEFAULT_GALLERY;
-use crate::gallery::formats::{self, ProbeRecord};
+use crate::gallery::{ProbeRecord, formats};
 use crate::grpc::proto::recognition_client::RecognitionClient;
 use crate::grpc::proto::recognition_server::Recognition;
 use crate::grpc::proto::{self, RecognizeRequest, RecognizeResponse, SearchRequest, SearchResponse};
 use crate::grpc::{RecognitionService, Serving};
-use crate::server;
+use crate::{server, telemetry};
 
 /// Probes sent in one request; a file of more is sent in several.
 pub(super) const PROBES_A_REQUEST: usize = 256;
@@ -77,6 +77,7 @@ impl TargetArgs {
         }
         let own = self.data.iter().map(|path| format!("storage.path={}", path.display()));
         let settings = settings.load(own)?;
+        telemetry::init(&settings.log)?;
         let serving = Serving::new(settings.server.limits);
         let recognizer = tokio::task::spawn_blocking(move || server::load(&settings)).await??;
         serving.loaded(Arc::new(recognizer));

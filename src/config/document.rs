@@ -29,16 +29,9 @@ impl Document {
     pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes_left = Cell::new(MAX_TREE_BYTES);
         let duplicates = RefCell::new(Vec::new());
-        let top = Node {
-            path: String::new(),
-            bytes_left: &bytes_left,
-            duplicates: &duplicates,
-        };
+        let top = Node { path: String::new(), bytes_left: &bytes_left, duplicates: &duplicates };
         let tree = top.deserialize(deserializer)?;
-        Ok(Self {
-            tree,
-            duplicates: duplicates.into_inner(),
-        })
+        Ok(Self { tree, duplicates: duplicates.into_inner() })
     }
 }
 
@@ -51,19 +44,13 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn child(&self, path: String) -> Node<'_> {
-        Node {
-            path,
-            bytes_left: self.bytes_left,
-            duplicates: self.duplicates,
-        }
+        Node { path, bytes_left: self.bytes_left, duplicates: self.duplicates }
     }
 
     /// Charges for `bytes` and the node that holds them.
     fn charge<E: Error>(&self, bytes: usize) -> Result<(), E> {
         let left = self.bytes_left.get().checked_sub(bytes + 1).ok_or_else(|| {
-            E::custom(format_args!(
-                "more than {MAX_TREE_BYTES} bytes once aliases are followed"
-            ))
+            E::custom(format_args!("more than {MAX_TREE_BYTES} bytes once aliases are followed"))
         })?;
         self.bytes_left.set(left);
         Ok(())

@@ -42,19 +42,10 @@ impl Sources {
     pub fn from_process(file: Option<PathBuf>, flags: Vec<String>) -> Self {
         // A variable that is no UTF-8 shows by its replacement characters, which `load` refuses.
         let environment = std::env::vars_os()
-            .map(|(name, value)| {
-                (
-                    name.to_string_lossy().into_owned(),
-                    value.to_string_lossy().into_owned(),
-                )
-            })
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| setting_path(name).is_some())
             .collect();
-        Self {
-            file,
-            environment,
-            flags,
-        }
+        Self { file, environment, flags }
     }
 }
 
@@ -129,27 +120,12 @@ fn lay_environment(tree: &mut Tree, environment: &BTreeMap<String, String>, prob
         let earlier = names.insert(path.clone(), name);
         if let Some(earlier) = earlier {
             let expected = format!("one variable for this key, as {earlier} sets it too");
-            problems.push(Problem {
-                path,
-                origin,
-                expected,
-                got: shown_text(text),
-            });
+            problems.push(Problem { path, origin, expected, got: shown_text(text) });
         } else if text.contains(char::REPLACEMENT_CHARACTER) {
-            problems.push(Problem {
-                path,
-                origin,
-                expected: "UTF-8 text".to_owned(),
-                got: shown_text(text),
-            });
+            problems.push(Problem { path, origin, expected: "UTF-8 text".to_owned(), got: shown_text(text) });
         } else if path.is_empty() {
             let expected = "a variable named LOOKALIKE__SECTION__KEY".to_owned();
-            problems.push(Problem {
-                path: WHOLE.to_owned(),
-                origin,
-                expected,
-                got: shown_text(name),
-            });
+            problems.push(Problem { path: WHOLE.to_owned(), origin, expected, got: shown_text(name) });
         } else {
             tree.lay(&path, scalar(text), &origin, problems);
         }
@@ -159,9 +135,7 @@ fn lay_environment(tree: &mut Tree, environment: &BTreeMap<String, String>, prob
 /// The key that an environment variable sets, if it is a setting.
 fn setting_path(name: &str) -> Option<String> {
     let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
-    prefix
-        .eq_ignore_ascii_case(PREFIX)
-        .then(|| rest.to_lowercase().replace("__", "."))
+    prefix.eq_ignore_ascii_case(PREFIX).then(|| rest.to_lowercase().replace("__", "."))
 }
 
 fn lay_flags(tree: &mut Tree, flags: &[String], problems: &mut Vec<Problem>) {
@@ -185,11 +159,7 @@ fn lay_flags(tree: &mut Tree, flags: &[String], problems: &mut Vec<Problem>) {
 /// colon or a bracket needs no quotes.
 fn scalar(text: &str) -> Value {
     match parse_yaml(text) {
-        Ok(Document {
-            tree: Value::Object(_) | Value::Array(_),
-            ..
-        })
-        | Err(_) => Value::from(text.trim()),
+        Ok(Document { tree: Value::Object(_) | Value::Array(_), .. }) | Err(_) => Value::from(text.trim()),
         Ok(document) => document.tree,
     }
 }

@@ -29,12 +29,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            origin,
-            expected,
-            got,
-        } = self;
+        let Self { path, origin, expected, got } = self;
         write!(f, "{path}: expected {expected}, got {got} (from {origin})")
     }
 }

@@ -24,18 +24,12 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(tree: &'a Tree, problems: &'a mut Vec<Problem>) -> Self {
-        Self {
-            tree,
-            read: BTreeSet::new(),
-            problems,
-        }
+        Self { tree, read: BTreeSet::new(), problems }
     }
 
     fn leaf(&mut self, path: &'static str) -> &'a Leaf {
         self.read.insert(path);
-        self.tree
-            .leaf(path)
-            .expect("what is read stands in the defaults: a test reads them all")
+        self.tree.leaf(path).expect("what is read stands in the defaults: a test reads them all")
     }
 
     pub(super) fn refuse(&mut self, path: &'static str, expected: &str) {
@@ -64,9 +58,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn integer(&mut self, path: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("an integer from {} to {}", range.start(), range.end());
-        self.accepted(path, &expected, |value| {
-            value.as_u64().filter(|value| range.contains(value))
-        })
+        self.accepted(path, &expected, |value| value.as_u64().filter(|value| range.contains(value)))
     }
 
     pub(super) fn size(&mut self, path: &'static str, range: RangeInclusive<u64>) -> Option<usize> {
@@ -82,9 +74,7 @@ impl<'a> Reader<'a> {
     ) -> Option<T> {
         // What is no number is parsed as one that lies in no range, for the sake of the range's own words.
         let value = self.leaf(path).value.as_f64().unwrap_or(f64::NAN);
-        parse(value as f32)
-            .map_err(|error| self.refuse(path, &error.expected))
-            .ok()
+        parse(value as f32).map_err(|error| self.refuse(path, &error.expected)).ok()
     }
 
     pub(super) fn flag(&mut self, path: &'static str) -> Option<bool> {
@@ -98,10 +88,7 @@ impl<'a> Reader<'a> {
             [] => String::new(),
         };
         self.parsed(path, &expected, |text| {
-            choices
-                .iter()
-                .find(|(name, _)| *name == text)
-                .map(|(_, choice)| *choice)
+            choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
         })
     }
 

@@ -34,10 +34,7 @@ pub(super) struct Tree {
 impl Tree {
     /// The tree of the defaults.
     pub(super) fn of_defaults(defaults: &Value) -> Self {
-        let mut tree = Self {
-            leaves: BTreeMap::new(),
-            sections: BTreeSet::new(),
-        };
+        let mut tree = Self { leaves: BTreeMap::new(), sections: BTreeSet::new() };
         tree.grow("", defaults);
         tree
     }
@@ -49,10 +46,7 @@ impl Tree {
                 self.grow(&join(path, key), value);
             }
         } else {
-            let leaf = Leaf {
-                value: value.clone(),
-                origin: "defaults".to_owned(),
-            };
+            let leaf = Leaf { value: value.clone(), origin: "defaults".to_owned() };
             self.leaves.insert(path.to_owned(), leaf);
         }
     }
@@ -89,10 +83,7 @@ impl Tree {
             if value.is_object() || value.is_array() {
                 problems.push(problem(path, "a single value".to_owned(), shown(&value)));
             } else {
-                *leaf = Leaf {
-                    value,
-                    origin: origin.to_owned(),
-                };
+                *leaf = Leaf { value, origin: origin.to_owned() };
             }
         } else {
             problems.push(problem(path, self.known_text(path), "an unknown one".to_owned()));
@@ -116,11 +107,7 @@ impl Tree {
         while !self.sections.contains(section) {
             section = section.rsplit_once('.').map_or("", |(above, _)| above);
         }
-        let keys: Vec<String> = self
-            .children(section)
-            .iter()
-            .map(|key| join(section, key))
-            .collect();
+        let keys: Vec<String> = self.children(section).iter().map(|key| join(section, key)).collect();
         keys.join(", ")
     }
 
@@ -138,9 +125,7 @@ impl Tree {
             .min();
         let elsewhere = || {
             self.known().find(|known| {
-                known
-                    .rsplit_once('.')
-                    .is_some_and(|(section, last)| last == key && section != above)
+                known.rsplit_once('.').is_some_and(|(section, last)| last == key && section != above)
             })
         };
         near.map(|(_, known)| known).or_else(elsewhere)
@@ -174,11 +159,7 @@ impl Tree {
 
 /// The path of `key` in the section at `path`.
 pub(super) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// A path as a message names it: never empty, cut where it is long, on one line.
@@ -203,9 +184,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
         rows[i][0] = i;
         for j in 1..=b.len() {
             let changed = usize::from(a[i - 1] != b[j - 1]);
-            let mut least = (rows[i - 1][j] + 1)
-                .min(rows[i][j - 1] + 1)
-                .min(rows[i - 1][j - 1] + changed);
+            let mut least = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + changed);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 least = least.min(rows[i - 2][j - 2] + 1);
             }
@@ -266,11 +245,7 @@ mod tests {
                 json!({"listen": {"a": 1}}),
                 "server.listen: expected a single value, got a section (from file x)",
             ),
-            (
-                "server.listen",
-                json!([1]),
-                "server.listen: expected a single value, got a list (from file x)",
-            ),
+            ("server.listen", json!([1]), "server.listen: expected a single value, got a list (from file x)"),
             (
                 "",
                 json!({"server.listen": "c"}),
@@ -307,12 +282,8 @@ mod tests {
 
     #[test]
     fn the_distance_counts_swaps_once() {
-        for (a, b, distance) in [
-            ("", "abc", 3),
-            ("listen", "litsen", 1),
-            ("queue", "que", 2),
-            ("é", "e", 1),
-        ] {
+        for (a, b, distance) in [("", "abc", 3), ("listen", "litsen", 1), ("queue", "que", 2), ("é", "e", 1)]
+        {
             assert_eq!(edit_distance(a, b), distance);
         }
     }

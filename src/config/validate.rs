@@ -51,9 +51,7 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
     let allow_insecure = reader.flag("server.allow_insecure");
     let grace = "a duration from 0s to 1h, such as 10s";
     let shutdown_grace = reader.parsed("server.shutdown_grace", grace, |text| {
-        humantime::parse_duration(text)
-            .ok()
-            .filter(|grace| *grace <= MAX_SHUTDOWN_GRACE)
+        humantime::parse_duration(text).ok().filter(|grace| *grace <= MAX_SHUTDOWN_GRACE)
     });
     let limits = limits(reader);
     if let (Some(listen), Some(false)) = (listen, allow_insecure)
@@ -64,11 +62,7 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
                         (server.allow_insecure: true allows that)";
         reader.refuse("server.listen", expected);
     }
-    Some(ServerSettings {
-        listen: listen?,
-        shutdown_grace: shutdown_grace?,
-        limits: limits?,
-    })
+    Some(ServerSettings { listen: listen?, shutdown_grace: shutdown_grace?, limits: limits? })
 }
 
 fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
@@ -94,50 +88,30 @@ fn metrics(reader: &mut Reader<'_>) -> Option<MetricsSettings> {
     // Beyond loopback needs no leave: metrics carry neither embeddings nor names of people.
     let expected = "an address such as 127.0.0.1:9464, or off";
     let listen = reader.parsed("metrics.listen", expected, |text| {
-        if text == "off" {
-            Some(None)
-        } else {
-            address(text).map(Some)
-        }
+        if text == "off" { Some(None) } else { address(text).map(Some) }
     });
     let gallery_label = reader.flag("metrics.gallery_label");
-    Some(MetricsSettings {
-        listen: listen?,
-        gallery_label: gallery_label?,
-    })
+    Some(MetricsSettings { listen: listen?, gallery_label: gallery_label? })
 }
 
 fn log(reader: &mut Reader<'_>) -> Option<LogSettings> {
     let expected = "error, warn, info, debug, trace, off or target=level, comma-separated without spaces";
-    let level = reader.parsed("log.level", expected, |text| {
-        directives(text).then(|| text.to_owned())
-    });
-    let format = reader.choice(
-        "log.format",
-        &[("human", LogFormat::Human), ("json", LogFormat::Json)],
-    );
-    Some(LogSettings {
-        level: level?,
-        format: format?,
-    })
+    let level = reader.parsed("log.level", expected, |text| directives(text).then(|| text.to_owned()));
+    let format = reader.choice("log.format", &[("human", LogFormat::Human), ("json", LogFormat::Json)]);
+    Some(LogSettings { level: level?, format: format? })
 }
 
 fn storage(reader: &mut Reader<'_>) -> Option<StorageSettings> {
-    let path = reader.parsed(
-        "storage.path",
-        "a folder's path (in quotes if it reads as a number)",
-        |text| Some(PathBuf::from(text)),
-    );
+    let path = reader.parsed("storage.path", "a folder's path (in quotes if it reads as a number)", |text| {
+        Some(PathBuf::from(text))
+    });
     Some(StorageSettings { path: path? })
 }
 
 fn recognition(reader: &mut Reader<'_>) -> Option<RecognitionSettings> {
     let threshold = reader.number("recognition.threshold", Threshold::parse);
     let min_margin = reader.number("recognition.min_margin", Margin::parse);
-    Some(RecognitionSettings {
-        threshold: threshold?,
-        min_margin: min_margin?,
-    })
+    Some(RecognitionSettings { threshold: threshold?, min_margin: min_margin? })
 }
 
 fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
@@ -148,16 +122,11 @@ fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
         ("reference", BackendKind::Reference),
     ];
     let kind = reader.choice("backend.kind", &kinds);
-    let fallback = reader.choice(
-        "backend.fallback",
-        &[("cpu", Fallback::Cpu), ("fail", Fallback::Fail)],
-    );
-    let threads = reader
-        .size("backend.cpu.threads", 0..=1024)
-        .map(|threads| match threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
-        });
+    let fallback = reader.choice("backend.fallback", &[("cpu", Fallback::Cpu), ("fail", Fallback::Fail)]);
+    let threads = reader.size("backend.cpu.threads", 0..=1024).map(|threads| match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    });
     let opencl = opencl(reader);
     Some(BackendSettings {
         kind: kind?,
@@ -174,20 +143,15 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
     let allow_cpu_devices = reader.flag("backend.opencl.allow_cpu_devices");
     let chunk_rows = reader.size("backend.opencl.chunk_rows", 1..=100_000_000);
     let limit = "backend.opencl.memory_limit_mib";
-    let memory_limit_mib = if reader.is_null(limit) {
-        Some(None)
-    } else {
-        reader.integer(limit, 1..=1_048_576).map(Some)
-    };
+    let memory_limit_mib =
+        if reader.is_null(limit) { Some(None) } else { reader.integer(limit, 1..=1_048_576).map(Some) };
     let folder = "backend.opencl.kernel_dir";
     let expected = "an existing folder (in quotes if it reads as a number), or null";
     let kernel_dir = if reader.is_null(folder) {
         Some(None)
     } else {
         reader
-            .parsed(folder, expected, |text| {
-                Some(PathBuf::from(text)).filter(|path| path.is_dir())
-            })
+            .parsed(folder, expected, |text| Some(PathBuf::from(text)).filter(|path| path.is_dir()))
             .map(Some)
     };
     Some(OpenClSettings {
@@ -201,10 +165,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
 
 /// Both listeners must be able to bind.
 fn check_distinct(reader: &mut Reader<'_>, server: &ServerSettings, metrics: &MetricsSettings) {
-    if metrics
-        .listen
-        .is_some_and(|metrics| overlap(server.listen, metrics))
-    {
+    if metrics.listen.is_some_and(|metrics| overlap(server.listen, metrics)) {
         let expected = format!("another address than server.listen ({})", server.listen);
         reader.refuse("metrics.listen", &expected);
     }
@@ -230,9 +191,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 fn device(text: &str) -> DeviceChoice {
-    let numbers = text
-        .split_once(':')
-        .and_then(|(p, d)| Some((p.parse().ok()?, d.parse().ok()?)));
+    let numbers = text.split_once(':').and_then(|(p, d)| Some((p.parse().ok()?, d.parse().ok()?)));
     match numbers {
         Some((platform, device)) => DeviceChoice::Numbered { platform, device },
         None if text == "auto" => DeviceChoice::Auto,

@@ -3,7 +3,7 @@
 use aligned_vec::{AVec, ConstAlign};
 
 /// Bytes to which every row of a [`Matrix`] is aligned: a cache line.
-pub const ROW_ALIGNMENT: usize = 64;
+pub(super) const ROW_ALIGNMENT: usize = 64;
 
 /// The alignment of a [`Matrix`]'s rows as a type.
 pub type RowAlignment = ConstAlign<ROW_ALIGNMENT>;

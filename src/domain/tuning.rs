@@ -81,10 +81,7 @@ mod tests {
     #[test]
     fn ranges_are_inclusive_and_nan_lies_in_none() {
         assert!(Threshold::parse(1.0).is_ok() && Threshold::parse(-1.0).is_ok());
-        assert_eq!(
-            Threshold::parse(1.5).unwrap_err().to_string(),
-            "expected a number from -1 to 1, got 1.5"
-        );
+        assert_eq!(Threshold::parse(1.5).unwrap_err().to_string(), "expected a number from -1 to 1, got 1.5");
         assert!(Threshold::parse(f32::NAN).is_err());
         assert!(Margin::parse(2.0).is_ok() && Margin::parse(-0.1).is_err());
         assert_eq!(Margin::parse(-0.0).unwrap().get().to_bits(), 0);

@@ -19,7 +19,7 @@ use std::time::Instant;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-pub use plan::{BackendChoice, BackendStatus, FallbackReason};
+pub use plan::{BackendChoice, BackendFallback, BackendStatus};
 pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::BackendError;

@@ -5,7 +5,7 @@ use crate::backend::opencl::{self, DeviceSurvey, NoDeviceReason, OpenClBackend};
 use crate::backend::reference::ReferenceBackend;
 use crate::backend::{Backend, BackendError, Description};
 use crate::config::{BackendKind, BackendSettings, Fallback};
-use crate::telemetry::metrics::Reason;
+use crate::telemetry::{ChoiceReason, FallbackReason, Label};
 
 /// The backend in use, and why it is that one.
 #[derive(Clone, Debug)]
@@ -15,11 +15,11 @@ pub struct BackendChoice {
     /// What was found on the machine; `None` where nobody looked.
     pub survey: Option<DeviceSurvey>,
     /// Why, for a metric.
-    pub reason: Reason,
+    pub reason: ChoiceReason,
     /// Why, as a sentence.
     pub sentence: String,
     /// Set where it is not the backend that was configured or preferred.
-    pub fallback: Option<FallbackReason>,
+    pub fallback: Option<BackendFallback>,
 }
 
 /// One backend.
@@ -33,9 +33,9 @@ pub struct BackendStatus {
 
 /// Why a backend answers that was not configured or preferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FallbackReason {
+pub struct BackendFallback {
     /// For a metric.
-    pub reason: Reason,
+    pub reason: FallbackReason,
     /// For a reader.
     pub sentence: String,
 }
@@ -72,11 +72,11 @@ enum Wish {
 
 fn configured(primary: Box<dyn Backend>) -> Plan {
     let description = primary.description().clone();
-    let sentence = format!("backend.kind is {}", description.backend);
+    let sentence = format!("backend.kind is {}", description.backend.as_str());
     let choice = BackendChoice {
         backends: vec![BackendStatus { description, up: true }],
         survey: None,
-        reason: Reason::Configured,
+        reason: ChoiceReason::Configured,
         sentence,
         fallback: None,
     };
@@ -90,10 +90,11 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         Ok(primary) => {
             let description = primary.description().clone();
             let (reason, sentence) = match wish {
-                Wish::Configured => (Reason::Configured, "backend.kind is opencl".to_owned()),
-                Wish::Preferred => {
-                    (Reason::GpuFound, format!("backend.kind is auto and {} is usable", description.device))
-                }
+                Wish::Configured => (ChoiceReason::Configured, "backend.kind is opencl".to_owned()),
+                Wish::Preferred => (
+                    ChoiceReason::GpuFound,
+                    format!("backend.kind is auto and {} is usable", description.device),
+                ),
             };
             let backends = vec![BackendStatus { description, up: true }, cpu_status];
             let choice = BackendChoice { backends, survey: Some(survey), reason, sentence, fallback: None };
@@ -104,7 +105,7 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
     if wish == Wish::Configured && settings.fallback == Fallback::Fail {
         return Err(error);
     }
-    let reason = survey.none_because.map_or_else(|| reason_of(&error), Reason::from);
+    let reason = survey.none_because.map_or_else(|| reason_of(&error), FallbackReason::from);
     let sentence = match wish {
         Wish::Configured => format!("backend.kind is opencl, but {error}"),
         Wish::Preferred => format!("backend.kind is auto, but {error}"),
@@ -112,14 +113,14 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
     let choice = BackendChoice {
         backends: vec![cpu_status],
         survey: Some(survey),
-        reason,
+        reason: ChoiceReason::Fallback(reason),
         sentence: sentence.clone(),
-        fallback: Some(FallbackReason { reason, sentence }),
+        fallback: Some(BackendFallback { reason, sentence }),
     };
     Ok(Plan { primary: Box::new(cpu), choice })
 }
 
-impl From<NoDeviceReason> for Reason {
+impl From<NoDeviceReason> for FallbackReason {
     fn from(reason: NoDeviceReason) -> Self {
         match reason {
             NoDeviceReason::NoLoader => Self::NoLoader,
@@ -131,11 +132,11 @@ impl From<NoDeviceReason> for Reason {
 }
 
 /// The label of a backend's error.
-pub(super) fn reason_of(error: &BackendError) -> Reason {
+pub(super) fn reason_of(error: &BackendError) -> FallbackReason {
     match error {
-        BackendError::NoDevice(_) => Reason::NoMatch,
-        BackendError::Kernel { .. } => Reason::KernelError,
-        BackendError::Device { .. } => Reason::DeviceError,
-        BackendError::OutOfMemory { .. } => Reason::OutOfMemory,
+        BackendError::NoDevice(_) => FallbackReason::NoMatch,
+        BackendError::Kernel { .. } => FallbackReason::KernelError,
+        BackendError::Device { .. } => FallbackReason::DeviceError,
+        BackendError::OutOfMemory { .. } => FallbackReason::OutOfMemory,
     }
 }

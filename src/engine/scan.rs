@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::FallbackReason;
+use super::BackendFallback;
 use crate::backend::{RowSet, ScreenTiming};
 use crate::domain::Matrix;
 use crate::gallery::Snapshot;
+use crate::telemetry::BackendName;
 
 /// Asks for the first `k` rows of every probe.
 #[derive(Clone, Debug)]
@@ -41,12 +42,12 @@ pub struct ScanAnswer {
 }
 
 /// How an answer came about.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ScanReport {
-    /// `cpu`, `opencl` or `reference`.
-    pub backend: &'static str,
+    /// What scanned.
+    pub backend: BackendName,
     /// Why it was not the backend configured or preferred.
-    pub fallback: Option<FallbackReason>,
+    pub fallback: Option<BackendFallback>,
     /// Time waited for the backend.
     pub queue_ns: u64,
     /// Time in the backend.
@@ -64,10 +65,25 @@ pub struct ScanReport {
 }
 
 impl ScanReport {
+    /// The account of nothing done yet.
+    pub fn of(backend: BackendName, fallback: Option<BackendFallback>) -> Self {
+        Self {
+            backend,
+            fallback,
+            queue_ns: 0,
+            scan_ns: 0,
+            verify_ns: 0,
+            phases: ScreenTiming::default(),
+            uncertified: 0,
+            bound_violations: 0,
+            invalid_indices: 0,
+        }
+    }
+
     /// Adds the account of a further scan for the same request.
     pub fn add(&mut self, further: &Self) {
         self.backend = further.backend;
-        self.fallback = self.fallback.take().or_else(|| further.fallback.clone());
+        self.fallback.clone_from(&further.fallback);
         self.queue_ns += further.queue_ns;
         self.scan_ns += further.scan_ns;
         self.verify_ns += further.verify_ns;

@@ -120,7 +120,8 @@ mod tests {
                     source: String::new(),
                     origin: Default::default(),
                     created_ms: 0,
-                    embedding: Embedding::parse(vec![angle.cos(), angle.sin()], 2, NormPolicy::Normalise).unwrap(),
+                    embedding: Embedding::parse(vec![angle.cos(), angle.sin()], 2, NormPolicy::Normalise)
+                        .unwrap(),
                 };
                 (row as u64, prototype)
             })

@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use tokio::sync::mpsc;
 
-use super::plan::{self, BackendChoice, FallbackReason};
+use super::plan::{self, BackendChoice, BackendFallback};
 use super::verify::{self, Question, Verdict};
 use super::{Command, EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest};
 use crate::backend::cpu::CpuBackend;
@@ -17,6 +17,7 @@ use crate::backend::{Backend, BackendError, Candidates, Loaded, RowSet, ScreenJo
 use crate::config::{BackendSettings, Fallback};
 use crate::domain::Matrix;
 use crate::gallery::Snapshot;
+use crate::telemetry::BackendName;
 
 /// How often a backend is asked for candidates before a probe is scanned at full precision.
 const ATTEMPTS: u32 = 2;
@@ -29,7 +30,7 @@ pub(super) struct Worker {
     primary: Box<dyn Backend>,
     fallback: Fallback,
     /// Why the primary is not what was wished for, from the start.
-    standing_fallback: Option<FallbackReason>,
+    standing_fallback: Option<BackendFallback>,
     /// What is loaded, by the gallery's name.
     residents: HashMap<String, Resident>,
 }
@@ -38,8 +39,8 @@ pub(super) struct Worker {
 struct Resident {
     generation: u64,
     rows: Box<dyn Loaded>,
-    backend: &'static str,
-    fallback: Option<FallbackReason>,
+    backend: BackendName,
+    fallback: Option<BackendFallback>,
     retry_at: Option<Instant>,
 }
 
@@ -106,17 +107,14 @@ impl Worker {
             Some(resident) => resident,
             None => self.settle(&request.snapshot)?,
         };
-        let answer = match self.screen_and_verify(request, resident.rows.as_mut()) {
-            Ok(answer) => Ok(answer),
+        let answer = match self.screen_and_verify(request, &mut resident) {
+            Ok(answer) => answer,
             // What the device holds is in doubt now: dropping the resident releases it.
             Err(error) => {
                 resident = self.settle_on_cpu(&request.snapshot, error)?;
-                self.screen_and_verify(request, resident.rows.as_mut())
+                self.screen_and_verify(request, &mut resident)?
             }
         };
-        let mut answer = answer?;
-        answer.report.backend = resident.backend;
-        answer.report.fallback.clone_from(&resident.fallback);
         self.residents.insert(profile.name.clone(), resident);
         Ok(answer)
     }
@@ -141,7 +139,7 @@ impl Worker {
         snapshot: &Arc<Snapshot>,
         because: BackendError,
     ) -> Result<Resident, BackendError> {
-        if self.fallback == Fallback::Fail || self.primary.description().backend != "opencl" {
+        if self.fallback == Fallback::Fail || self.primary.description().backend != BackendName::OpenCl {
             return Err(because);
         }
         tracing::warn!(gallery = snapshot.profile().name, error = %because, "the backend failed; the CPU answers");
@@ -150,7 +148,7 @@ impl Worker {
             generation: snapshot.profile().generation,
             rows: cpu.load(snapshot.matrix())?,
             backend: cpu.description().backend,
-            fallback: Some(FallbackReason {
+            fallback: Some(BackendFallback {
                 reason: plan::reason_of(&because),
                 sentence: because.to_string(),
             }),
@@ -162,9 +160,9 @@ impl Worker {
     fn screen_and_verify(
         &self,
         request: &ScanRequest,
-        rows: &mut dyn Loaded,
+        resident: &mut Resident,
     ) -> Result<ScanAnswer, BackendError> {
-        let mut report = ScanReport::default();
+        let mut report = ScanReport::of(resident.backend, resident.fallback.clone());
         let mut answers: Vec<Vec<Ranked>> = vec![Vec::new(); request.probes.rows()];
         let mut open: Vec<usize> = (0..request.probes.rows()).collect();
         for attempt in 0..ATTEMPTS {
@@ -173,7 +171,7 @@ impl Worker {
             }
             let subset = Subset::of(request, &open);
             let started = Instant::now();
-            let screened = rows.screen(&ScreenJob {
+            let screened = resident.rows.screen(&ScreenJob {
                 probes: &subset.probes,
                 k: request.k,
                 skips: &subset.skips,

@@ -24,28 +24,19 @@ enum Spot {
 impl Place {
     /// The file as a whole.
     pub fn file(path: &Path) -> Self {
-        Self {
-            file: path.into(),
-            spot: Spot::Whole,
-        }
+        Self { file: path.into(), spot: Spot::Whole }
     }
 
     /// A line of the same file; the first is 1.
     #[must_use]
     pub fn line(&self, number: u64) -> Self {
-        Self {
-            file: Arc::clone(&self.file),
-            spot: Spot::Line(number),
-        }
+        Self { file: Arc::clone(&self.file), spot: Spot::Line(number) }
     }
 
     /// A row of the same file; the first is 0.
     #[must_use]
     pub fn row(&self, row: u64) -> Self {
-        Self {
-            file: Arc::clone(&self.file),
-            spot: Spot::Row(row),
-        }
+        Self { file: Arc::clone(&self.file), spot: Spot::Row(row) }
     }
 }
 

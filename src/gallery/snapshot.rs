@@ -104,10 +104,8 @@ impl Snapshot {
         mut prototypes: Vec<(u64, Prototype)>,
     ) -> Self {
         prototypes.sort_by_key(|(index, _)| *index);
-        let mut owned: HashMap<String, Identity> = identities
-            .into_iter()
-            .map(|identity| (identity.name.clone(), identity))
-            .collect();
+        let mut owned: HashMap<String, Identity> =
+            identities.into_iter().map(|identity| (identity.name.clone(), identity)).collect();
         let mut by_identity = HashMap::new();
         let mut groups: Vec<(Identity, Vec<(u64, Prototype)>)> = Vec::new();
         for (index, prototype) in prototypes {
@@ -140,10 +138,7 @@ impl Snapshot {
                 matrix.push(prototype.embedding.as_slice());
                 snapshot.add_row(index, prototype);
             }
-            snapshot.identities.push(SnapshotIdentity {
-                identity,
-                rows: first..matrix.rows(),
-            });
+            snapshot.identities.push(SnapshotIdentity { identity, rows: first..matrix.rows() });
         }
         snapshot.matrix = Arc::new(matrix);
         snapshot
@@ -154,10 +149,7 @@ impl Snapshot {
         let id = prototype.key.id;
         self.by_prototype.entry(id.clone()).or_default().push(row);
         if !prototype.source.is_empty() {
-            self.by_source
-                .entry(prototype.source.clone())
-                .or_default()
-                .push(row);
+            self.by_source.entry(prototype.source.clone()).or_default().push(row);
         }
         self.rows.push(Row {
             index,
@@ -195,9 +187,7 @@ impl Snapshot {
 
     /// The physical rows of an identity; none for an unknown name.
     pub fn rows_of_identity(&self, name: &str) -> Option<Range<usize>> {
-        self.by_identity
-            .get(name)
-            .map(|&place| self.identities[place].rows.clone())
+        self.by_identity.get(name).map(|&place| self.identities[place].rows.clone())
     }
 
     /// The physical rows that `reference` names: `identity/prototype_id` one, a bare `prototype_id` every one that carries

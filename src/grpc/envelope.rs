@@ -19,7 +19,7 @@ use tower::{Layer, Service};
 use tracing::Instrument;
 
 use super::status;
-use crate::telemetry::metrics::{self, Method};
+use crate::telemetry::{self, InFlight, Label, Method};
 
 /// The header that carries a request's id, both ways.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -95,7 +95,9 @@ where
             Ok(permit) => permit,
             Err(status) => {
                 let ended = Ended::new(method, None);
-                return Box::pin(std::future::ready(Ok(ended.with(status.into_http(), &id))).instrument(span));
+                return Box::pin(
+                    std::future::ready(Ok(ended.with(status.into_http(), &id))).instrument(span),
+                );
             }
         };
         let ended = Ended::new(method, permit);
@@ -120,13 +122,23 @@ where
 impl<S> Envelope<S> {
     /// A place among the requests in flight, for the methods that scan; watching health takes none.
     fn enter(&self, method: Method) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        if !method.scans() {
+        if !scans(method) {
             return Ok(None);
         }
         let permit = Arc::clone(&self.layer.places).try_acquire_owned();
         permit.map(Some).map_err(|_| {
             status::overloaded(format!("{} requests are being answered, which is the limit", self.layer.most))
         })
+    }
+}
+
+/// Whether a method's requests are work for the backend.
+fn scans(method: Method) -> bool {
+    match method {
+        Method::Search | Method::Recognize => true,
+        Method::GetInfo | Method::HealthCheck | Method::HealthWatch | Method::Reflection | Method::Other => {
+            false
+        }
     }
 }
 
@@ -143,13 +155,19 @@ struct Ended {
     method: Method,
     began: Instant,
     code: Code,
+    _in_flight: InFlight,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Ended {
     fn new(method: Method, permit: Option<OwnedSemaphorePermit>) -> Self {
-        metrics::request_began();
-        Self { method, began: Instant::now(), code: Code::Cancelled, _permit: permit }
+        Self {
+            method,
+            began: Instant::now(),
+            code: Code::Cancelled,
+            _in_flight: InFlight::begin(),
+            _permit: permit,
+        }
     }
 
     /// The request ends with this response, which gets the request's id.
@@ -173,7 +191,8 @@ impl Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        metrics::request_ended(self.method, self.code as i32, self.began.elapsed());
+        let code = telemetry::Code::from(self.code as i32);
+        telemetry::request_done(self.method, code, self.began.elapsed());
     }
 }
 

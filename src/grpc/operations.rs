@@ -11,6 +11,7 @@ use crate::backend::opencl::DeviceReport;
 use crate::engine::BackendChoice;
 use crate::gallery::Snapshot;
 use crate::recognize::Recognizer;
+use crate::telemetry::Label;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
 
 fn backends(choice: &BackendChoice) -> Vec<proto::BackendInfo> {
     let backend = |(place, status): (usize, &crate::engine::BackendStatus)| proto::BackendInfo {
-        name: status.description.backend.to_owned(),
+        name: status.description.backend.as_str().to_owned(),
         device: status.description.device.clone(),
         driver: status.description.driver.clone(),
         active: place == 0,

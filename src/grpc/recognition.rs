@@ -1,6 +1,7 @@
 //! `lookalike.v1.Recognition`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::{Request, Response, Status};
 
@@ -11,7 +12,7 @@ use super::{proto, reply, request};
 use crate::engine::ScanReport;
 use crate::recognize::decision::Decision;
 use crate::recognize::{RecognizeAnswer, Recognizer};
-use crate::telemetry::metrics::{self, Bound, DecisionLabel, Stage};
+use crate::telemetry::{self, Bound, DecisionKind, Label, Stage};
 
 /// Work on more values than this (about half a millisecond of it) leaves the runtime's threads.
 const INLINE_VALUES: usize = 65_536;
@@ -41,7 +42,7 @@ impl Recognition for RecognitionService {
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
-        metrics::batch(message.probes.len());
+        telemetry::batch_scanned(message.probes.len());
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
         let answer = recognizer.search(asked.query.clone()).await?;
@@ -62,7 +63,7 @@ impl Recognition for RecognitionService {
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
-        metrics::batch(message.probes.len());
+        telemetry::batch_scanned(message.probes.len());
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
         let snapshot = Arc::clone(&asked.query.snapshot);
@@ -100,16 +101,16 @@ fn observe(recognizer: &Recognizer, report: &ScanReport) {
     for (stage, ns) in
         [(Stage::Queue, report.queue_ns), (Stage::Scan, report.scan_ns), (Stage::Verify, report.verify_ns)]
     {
-        metrics::stage(stage, ns);
+        telemetry::stage_done(stage, Duration::from_nanos(ns));
     }
-    metrics::queue_depth(recognizer.engine().waiting());
-    metrics::uncertified(report.backend, report.uncertified);
-    metrics::bound_violations(report.backend, report.bound_violations);
+    telemetry::queue_depth(recognizer.engine().waiting());
+    telemetry::uncertified_scans(report.backend, report.uncertified);
+    telemetry::score_bound_violations(report.backend, report.bound_violations);
     if let Some(fallback) = &report.fallback {
-        metrics::fallback(fallback.reason);
+        telemetry::fell_back(fallback.reason);
     }
     tracing::debug!(
-        backend = report.backend,
+        backend = report.backend.as_str(),
         queue_ns = report.queue_ns,
         scan_ns = report.scan_ns,
         verify_ns = report.verify_ns,
@@ -119,27 +120,26 @@ fn observe(recognizer: &Recognizer, report: &ScanReport) {
 }
 
 fn observe_decisions(answer: &RecognizeAnswer) {
-    metrics::stage(Stage::Decide, answer.decide_ns);
+    telemetry::stage_done(Stage::Decide, Duration::from_nanos(answer.decide_ns));
     for recognition in &answer.recognitions {
         let verdict = &recognition.verdict;
-        metrics::decision(label(verdict.decision));
-        for (bound, headroom) in [
-            (Bound::Threshold, verdict.threshold_headroom()),
-            (Bound::Margin, verdict.margin_headroom()),
-        ] {
+        telemetry::decision_made(label(verdict.decision));
+        for (bound, headroom) in
+            [(Bound::Threshold, verdict.threshold_headroom()), (Bound::Margin, verdict.margin_headroom())]
+        {
             if let Some(headroom) = headroom {
-                metrics::decision_headroom(bound, headroom);
+                telemetry::headroom(bound, headroom);
             }
         }
     }
 }
 
-fn label(decision: Decision) -> DecisionLabel {
+fn label(decision: Decision) -> DecisionKind {
     match decision {
-        Decision::Recognized => DecisionLabel::Recognized,
-        Decision::BelowThreshold => DecisionLabel::BelowThreshold,
-        Decision::Ambiguous => DecisionLabel::Ambiguous,
-        Decision::NoCandidate => DecisionLabel::NoCandidate,
-        Decision::Displaced => DecisionLabel::Displaced,
+        Decision::Recognized => DecisionKind::Recognized,
+        Decision::BelowThreshold => DecisionKind::BelowThreshold,
+        Decision::Ambiguous => DecisionKind::Ambiguous,
+        Decision::NoCandidate => DecisionKind::NoCandidate,
+        Decision::Displaced => DecisionKind::Displaced,
     }
 }

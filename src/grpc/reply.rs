@@ -7,6 +7,7 @@ use crate::engine::{Ranked, ScanReport};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::Decision;
 use crate::recognize::{Recognition, RecognizeAnswer, SearchAnswer};
+use crate::telemetry::Label;
 
 pub(super) fn search(
     snapshot: &Snapshot,
@@ -20,8 +21,7 @@ pub(super) fn search(
         .zip(&answer.probes)
         .map(|(probe_id, ranked)| {
             let near = ranked.iter().take_while(|row| asked.min_score.is_none_or(|least| row.score >= least));
-            let neighbors =
-                near.map(|row| neighbor(snapshot, *row, asked.include_embeddings)).collect();
+            let neighbors = near.map(|row| neighbor(snapshot, *row, asked.include_embeddings)).collect();
             proto::SearchResult { probe_id: probe_id.clone(), neighbors }
         })
         .collect();
@@ -115,7 +115,7 @@ pub(super) fn meta(snapshot: &Snapshot, report: &ScanReport, id: Option<&Request
         gallery: profile.name.clone(),
         generation: profile.generation,
         model_id: profile.model_id.clone(),
-        backend: report.backend.to_owned(),
+        backend: report.backend.as_str().to_owned(),
         fallback_reason: report.fallback.as_ref().map(|why| why.sentence.clone()).unwrap_or_default(),
         queue_ns: report.queue_ns,
         scan_ns: report.scan_ns,

@@ -90,14 +90,14 @@ pub(super) fn recognize(
 ) -> Result<Recognize, Status> {
     check_model(&request.model_id, &snapshot)?;
     let mut violations = Violations::default();
-    let threshold =
-        request.threshold.and_then(|value| violations.take("threshold", Threshold::parse(value)));
+    let threshold = request.threshold.and_then(|value| violations.take("threshold", Threshold::parse(value)));
     let min_margin = request.min_margin.and_then(|value| violations.take("min_margin", Margin::parse(value)));
     let max_candidates = match request.max_candidates as usize {
         0 => DEFAULT_CANDIDATES.min(limits.max_candidates),
         count if count <= limits.max_candidates => count,
         count => {
-            violations.push("max_candidates", format!("expected 0 to {}, got {count}", limits.max_candidates));
+            violations
+                .push("max_candidates", format!("expected 0 to {}, got {count}", limits.max_candidates));
             count
         }
     };

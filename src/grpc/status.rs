@@ -75,10 +75,8 @@ pub(super) fn invalid(field: &str, description: impl Into<String>) -> Status {
 
 /// The request was made with another model's embeddings.
 pub(super) fn wrong_model(expected: &str, got: &str) -> Status {
-    let metadata = HashMap::from([
-        ("expected".to_owned(), expected.to_owned()),
-        ("got".to_owned(), got.to_owned()),
-    ]);
+    let metadata =
+        HashMap::from([("expected".to_owned(), expected.to_owned()), ("got".to_owned(), got.to_owned())]);
     let details = ErrorDetails::with_error_info("WRONG_MODEL", DOMAIN, metadata);
     let message = format!("model_id: expected {expected:?}, the gallery's model, got {got:?}");
     Status::with_error_details(Code::FailedPrecondition, message, details)
@@ -131,15 +129,15 @@ pub(super) fn undecodable(status: &Status) -> Option<Status> {
     let message = status.message();
     match status.code() {
         Code::OutOfRange => {
-            let numbers: Vec<u64> =
-                message.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let numbers: Vec<u64> = message.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             let [got, limit] = numbers[..] else { return None };
             let text = format!("expected at most {limit} bytes (server.limits.max_message_bytes), got {got}");
             Some(invalid("(message)", text))
         }
-        Code::Internal if message.starts_with("failed to decode Protobuf message") => {
-            Some(invalid("(message)", format!("expected a message of this method, got bytes that are none: {message}")))
-        }
+        Code::Internal if message.starts_with("failed to decode Protobuf message") => Some(invalid(
+            "(message)",
+            format!("expected a message of this method, got bytes that are none: {message}"),
+        )),
         Code::Ok
         | Code::Cancelled
         | Code::Unknown

@@ -112,7 +112,10 @@ mod tests {
     use super::*;
 
     fn cut(threshold: f32, min_margin: f32) -> Cut {
-        Cut { threshold: Threshold::parse(threshold).unwrap(), min_margin: Margin::parse(min_margin).unwrap() }
+        Cut {
+            threshold: Threshold::parse(threshold).unwrap(),
+            min_margin: Margin::parse(min_margin).unwrap(),
+        }
     }
 
     #[test]
@@ -141,7 +144,8 @@ mod tests {
     #[test]
     fn one_photo_has_one_of_each_person() {
         let verdict = |score| decide(Some(score), None, cut(0.5, 0.0));
-        let mut verdicts = [verdict(0.8), verdict(0.9), verdict(0.9), verdict(0.4), verdict(0.7), verdict(0.95)];
+        let mut verdicts =
+            [verdict(0.8), verdict(0.9), verdict(0.9), verdict(0.4), verdict(0.7), verdict(0.95)];
         let contender = |group, identity| Contender { group, identity: Some(identity) };
         let contenders = [
             contender("a", 1),

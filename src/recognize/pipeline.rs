@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::decision::{self, Contender, Cut, Verdict};
-use super::{
-    Probe, RecognizeAnswer, RecognizeQuery, Recognition, Recognizer, SearchAnswer, SearchQuery,
-};
+use super::{Probe, Recognition, RecognizeAnswer, RecognizeQuery, Recognizer, SearchAnswer, SearchQuery};
 use crate::backend::RowSet;
 use crate::domain::Matrix;
 use crate::engine::{EngineError, Ranked, ScanReport, ScanRequest};
@@ -120,11 +118,7 @@ impl Recognizer {
     /// The report of a request that needs no scan.
     fn idle_report(&self) -> ScanReport {
         let choice = self.engine.choice();
-        ScanReport {
-            backend: choice.active().backend,
-            fallback: choice.fallback.clone(),
-            ..ScanReport::default()
-        }
+        ScanReport::of(choice.active().backend, choice.fallback.clone())
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Says `NOT_SERVING` until told otherwise; with the service that says it.
+    /// With the service that says it.
     pub(super) fn new() -> (Self, Routes) {
         let (reporter, service) = tonic_health::server::health_reporter();
         let health = Self { reporter, ready: Arc::new(AtomicBool::new(false)) };

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::health::Health;
 use crate::grpc::Serving;
-use crate::telemetry::metrics::{self, MetricsHandle};
+use crate::telemetry::{self, MetricsHandle};
 
 /// The content type of Prometheus' text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -42,7 +42,7 @@ pub(super) async fn serve(
 
 async fn render(State(page): State<Page>) -> impl IntoResponse {
     if let Ok(recognizer) = page.serving.recognizer() {
-        metrics::queue_depth(recognizer.engine().waiting());
+        telemetry::queue_depth(recognizer.engine().waiting());
     }
     ([(header::CONTENT_TYPE, TEXT_FORMAT)], page.metrics.render())
 }

@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::engine::{Engine, EngineError};
 use crate::gallery::store::{Store, StoreError};
 use crate::recognize::Recognizer;
-use crate::telemetry::metrics;
+use crate::telemetry::{self, BackendState, GalleryFigures, GalleryGauges, GalleryLabel, Label};
 
 /// Why the galleries could not be loaded.
 #[derive(Debug, Error)]
@@ -30,11 +30,11 @@ pub fn load(settings: &Settings) -> Result<Recognizer, LoadError> {
 }
 
 /// Says in the log and the metrics what is served and by what.
-pub(super) fn announce(recognizer: &Recognizer, gallery_label: bool) {
+pub(super) fn announce(recognizer: &Recognizer, label: GalleryLabel) {
     let choice = recognizer.engine().choice();
     let active = choice.active();
     tracing::info!(
-        backend = active.backend,
+        backend = active.backend.as_str(),
         device = active.device,
         driver = active.driver,
         reason = choice.sentence,
@@ -42,29 +42,26 @@ pub(super) fn announce(recognizer: &Recognizer, gallery_label: bool) {
     );
     for status in &choice.backends {
         let description = &status.description;
-        metrics::backend(description.backend, &description.device, &description.driver);
-        metrics::backend_up(description.backend, status.up);
+        telemetry::backend_described(description.backend, &description.device, &description.driver);
+        let state = if status.up { BackendState::Up } else { BackendState::Down };
+        telemetry::backend_state(description.backend, state);
     }
-    metrics::backend_choice(active.backend, choice.reason);
-    metrics::device_memory(recognizer.device_bytes());
-    let mut sums = (0, 0, 0);
-    for snapshot in recognizer.galleries() {
-        let profile = snapshot.profile();
-        let counts = (snapshot.rows().len() as u64, snapshot.identities().len() as u64, profile.generation);
-        tracing::info!(
-            gallery = profile.name,
-            dim = profile.dim,
-            prototypes = counts.0,
-            identities = counts.1,
-            generation = counts.2,
-            "gallery loaded"
-        );
-        if gallery_label {
-            metrics::gallery(Some(&profile.name), counts.0, counts.1, counts.2);
-        }
-        sums = (sums.0 + counts.0, sums.1 + counts.1, sums.2 + counts.2);
+    telemetry::backend_chosen(active.backend, choice.reason);
+    telemetry::device_memory(recognizer.device_bytes());
+    let galleries: Vec<(&str, GalleryFigures)> = recognizer
+        .galleries()
+        .map(|snapshot| {
+            let figures = GalleryFigures {
+                prototypes: snapshot.rows().len() as u64,
+                identities: snapshot.identities().len() as u64,
+                generation: snapshot.profile().generation,
+            };
+            (snapshot.profile().name.as_str(), figures)
+        })
+        .collect();
+    for (gallery, figures) in &galleries {
+        let GalleryFigures { prototypes, identities, generation } = figures;
+        tracing::info!(gallery, prototypes, identities, generation, "gallery loaded");
     }
-    if !gallery_label {
-        metrics::gallery(None, sums.0, sums.1, sums.2);
-    }
+    GalleryGauges::new(label).show(galleries);
 }

@@ -31,7 +31,7 @@ use crate::grpc::envelope::EnvelopeLayer;
 use crate::grpc::proto::operations_server::OperationsServer;
 use crate::grpc::proto::recognition_server::RecognitionServer;
 use crate::grpc::{OperationsService, RecognitionService, Serving, proto};
-use crate::telemetry::metrics::MetricsHandle;
+use crate::telemetry::{GalleryLabel, MetricsHandle};
 use health::Health;
 
 /// Flow-control windows: a message of megabytes must not wait for a round trip every 64 KiB.
@@ -43,6 +43,9 @@ const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
 const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// How often the metrics' samples are moved into their buckets.
+const UPKEEP: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Why the server did not start or did not go on.
 #[derive(Debug, Error)]
@@ -113,16 +116,23 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let serving = Arc::new(Serving::new(settings.server.limits));
     let (health, health_service) = Health::new();
+    health.loading().await;
     let (stop_grpc, grpc_stopped) = watch::channel(false);
     let (stop_http, http_stopped) = watch::channel(false);
+    let upkeep = tokio::spawn(keep_up(metrics.clone()));
     let http = listeners.metrics.map(|listener| {
-        tokio::spawn(http::serve(listener, metrics, Arc::clone(&serving), health.clone(), raised(http_stopped)))
+        tokio::spawn(http::serve(
+            listener,
+            metrics,
+            Arc::clone(&serving),
+            health.clone(),
+            raised(http_stopped),
+        ))
     });
     let grpc_settings = settings.server.clone();
     let routes = routes(&serving, &grpc_settings, health_service)?;
     let grace = settings.server.shutdown_grace;
-    let mut grpc =
-        tokio::spawn(serve_grpc(listeners.grpc, routes, grpc_settings, raised(grpc_stopped)));
+    let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, grpc_settings, raised(grpc_stopped)));
 
     let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
     let until_stop = async {
@@ -155,15 +165,20 @@ pub async fn run(
     if let Some(http) = http {
         http.await.map_err(|error| ServerError::Http(io::Error::other(error)))?.map_err(ServerError::Http)?;
     }
+    upkeep.abort();
     tracing::info!("stopped");
     outcome
 }
 
-async fn load_galleries(settings: Settings, serving: Arc<Serving>, health: Health) -> Result<(), ServerError> {
-    let gallery_label = settings.metrics.gallery_label;
+async fn load_galleries(
+    settings: Settings,
+    serving: Arc<Serving>,
+    health: Health,
+) -> Result<(), ServerError> {
+    let label = if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off };
     let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
     let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
-    load::announce(&recognizer, gallery_label);
+    load::announce(&recognizer, label);
     serving.loaded(Arc::new(recognizer));
     health.serving().await;
     Ok(())
@@ -209,6 +224,15 @@ async fn serve_grpc(
         .serve_with_incoming_shutdown(incoming, stop)
         .await?;
     Ok(())
+}
+
+/// Moves samples into histograms now and then, so that they do not pile up where nobody scrapes.
+async fn keep_up(metrics: MetricsHandle) {
+    let mut ticks = tokio::time::interval(UPKEEP);
+    loop {
+        ticks.tick().await;
+        metrics.upkeep();
+    }
 }
 
 /// Done when the flag is raised, or can no longer be.

@@ -44,10 +44,7 @@ pub struct GalleryGauges {
 impl GalleryGauges {
     /// Gallery metrics with or without names; nothing is shown yet.
     pub fn new(label: GalleryLabel) -> Self {
-        Self {
-            label,
-            shown: BTreeSet::new(),
-        }
+        Self { label, shown: BTreeSet::new() }
     }
 
     /// Shows all the galleries that are served now, by name.
@@ -72,10 +69,7 @@ impl GalleryGauges {
             GalleryLabel::Off => vec![Vec::new()],
             GalleryLabel::Name => self.shown.iter().map(|name| vec![name.clone()]).collect(),
         };
-        labels
-            .into_iter()
-            .map(|labels| (labels, GalleryFigures::default()))
-            .collect()
+        labels.into_iter().map(|labels| (labels, GalleryFigures::default())).collect()
     }
 
     /// The labels of a gallery's series.
@@ -97,11 +91,7 @@ mod tests {
     use super::super::metrics::rendered;
     use super::*;
 
-    const FIGURES: GalleryFigures = GalleryFigures {
-        prototypes: 5,
-        identities: 2,
-        generation: 7,
-    };
+    const FIGURES: GalleryFigures = GalleryFigures { prototypes: 5, identities: 2, generation: 7 };
 
     /// The lines of the gallery metrics, sorted.
     fn shown(what: impl FnOnce()) -> Vec<String> {
@@ -124,10 +114,7 @@ mod tests {
             ]
         );
         let lines = shown(|| GalleryGauges::new(GalleryLabel::Off).show([]));
-        assert!(
-            lines.contains(&"lookalike_gallery_prototypes 0".to_owned()),
-            "{lines:?}"
-        );
+        assert!(lines.contains(&"lookalike_gallery_prototypes 0".to_owned()), "{lines:?}");
     }
 
     #[test]
@@ -137,22 +124,14 @@ mod tests {
             gauges.show([("a", FIGURES), ("b", FIGURES)]);
             gauges.show([("b", FIGURES)]);
         });
-        assert!(
-            lines.contains(&"lookalike_gallery_prototypes{gallery=\"a\"} 0".to_owned()),
-            "{lines:?}"
-        );
-        assert!(
-            lines.contains(&"lookalike_gallery_prototypes{gallery=\"b\"} 5".to_owned()),
-            "{lines:?}"
-        );
+        assert!(lines.contains(&"lookalike_gallery_prototypes{gallery=\"a\"} 0".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"lookalike_gallery_prototypes{gallery=\"b\"} 5".to_owned()), "{lines:?}");
         assert_eq!(lines.len(), 6);
     }
 
     #[test]
     fn names_are_bounded() {
-        let names: Vec<String> = (0..MAX_NAMED + 20)
-            .map(|number| format!("gallery {number}"))
-            .collect();
+        let names: Vec<String> = (0..MAX_NAMED + 20).map(|number| format!("gallery {number}")).collect();
         let lines = shown(|| {
             let mut gauges = GalleryGauges::new(GalleryLabel::Name);
             for _ in 0..2 {

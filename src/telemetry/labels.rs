@@ -239,15 +239,11 @@ mod tests {
         ] {
             assert_eq!(set.iter().collect::<BTreeSet<_>>().len(), set.len(), "{set:?}");
             assert!(
-                set.iter()
-                    .all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_')),
+                set.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_')),
                 "{set:?}"
             );
         }
-        assert_eq!(
-            names::<Method>().iter().collect::<BTreeSet<_>>().len(),
-            Method::ALL.len()
-        );
+        assert_eq!(names::<Method>().iter().collect::<BTreeSet<_>>().len(), Method::ALL.len());
     }
 
     #[test]
@@ -280,14 +276,8 @@ mod tests {
             ("/lookalike.v1.Operations/GetInfo", Method::GetInfo),
             ("/grpc.health.v1.Health/Check", Method::HealthCheck),
             ("/grpc.health.v1.Health/Watch", Method::HealthWatch),
-            (
-                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-                Method::Reflection,
-            ),
-            (
-                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                Method::Reflection,
-            ),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Method::Reflection),
+            ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Method::Reflection),
             ("/lookalike.v1.Recognition/search", Method::Other),
             ("lookalike.v1.Recognition/Search", Method::Other),
             ("/", Method::Other),

@@ -56,24 +56,14 @@ where
 {
     let filter = EnvFilter::builder()
         .parse(&settings.level)
-        .map_err(|source| LogError::Level {
-            got: settings.level.clone(),
-            source,
-        })?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(writer);
+        .map_err(|source| LogError::Level { got: settings.level.clone(), source })?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     Ok(match settings.format {
         LogFormat::Human => Box::new(lines.with_ansi(colour == Colour::On).finish()),
         // The span's fields (the request's id) stand in `span`; its ancestors would only repeat it.
-        LogFormat::Json => Box::new(
-            lines
-                .json()
-                .flatten_event(true)
-                .with_current_span(true)
-                .with_span_list(false)
-                .finish(),
-        ),
+        LogFormat::Json => {
+            Box::new(lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish())
+        }
     })
 }
 
@@ -101,10 +91,7 @@ mod tests {
     }
 
     fn settings(level: &str, format: LogFormat) -> LogSettings {
-        LogSettings {
-            level: level.to_owned(),
-            format,
-        }
+        LogSettings { level: level.to_owned(), format }
     }
 
     /// What a few events within a span come to.
@@ -148,22 +135,14 @@ mod tests {
     fn directives_choose_by_target() {
         assert_eq!(logged(&settings("off", LogFormat::Human)), "");
         assert_eq!(logged(&settings("elsewhere=trace", LogFormat::Human)), "");
-        let debug = logged(&settings(
-            concat!("error,", module_path!(), "=debug"),
-            LogFormat::Human,
-        ));
+        let debug = logged(&settings(concat!("error,", module_path!(), "=debug"), LogFormat::Human));
         assert!(debug.contains("not shown"), "{debug}");
     }
 
     #[test]
     fn a_level_that_is_none_is_an_error() {
         let error = init(&settings("info,x=loud", LogFormat::Human)).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("log.level: expected tracing directives"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("log.level: expected tracing directives"), "{error}");
     }
 
     #[test]

@@ -50,9 +50,8 @@ const STAGE_SECONDS: &[f64] = &[
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-const PROBES: &[f64] = &[
-    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 16_384.0, 65_536.0,
-];
+const PROBES: &[f64] =
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 16_384.0, 65_536.0];
 
 /// Finer near 0, where a decision turns.
 const HEADROOM: &[f64] = &[
@@ -210,22 +209,13 @@ mod tests {
         let text = rendered(|| {});
         for metric in DECLARED.iter().filter(|metric| !LATER.contains(&metric.name)) {
             let Declaration { name, help, .. } = metric;
-            assert!(
-                text.contains(&format!("# HELP {name} {help}\n")),
-                "{name} has its help in\n{text}"
-            );
+            assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name} has its help in\n{text}");
             let kind = kind_text(metric.kind);
-            assert!(
-                text.contains(&format!("# TYPE {name} {kind}\n")),
-                "{name} is a {kind} in\n{text}"
-            );
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is a {kind} in\n{text}");
         }
         assert!(!text.contains(" summary\n"), "{text}");
         let version = env!("CARGO_PKG_VERSION");
-        assert!(
-            text.contains(&format!("lookalike_build_info{{version=\"{version}\"}} 1\n")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("lookalike_build_info{{version=\"{version}\"}} 1\n")), "{text}");
     }
 
     #[test]
@@ -247,15 +237,9 @@ mod tests {
             "lookalike_device_memory_bytes 0",
             "lookalike_batch_probes_count 0",
         ] {
-            assert!(
-                text.lines().any(|rendered| rendered == line),
-                "{line} stands in\n{text}"
-            );
+            assert!(text.lines().any(|rendered| rendered == line), "{line} stands in\n{text}");
         }
-        let requests = text
-            .lines()
-            .filter(|line| line.starts_with("lookalike_requests_total{"))
-            .count();
+        let requests = text.lines().filter(|line| line.starts_with("lookalike_requests_total{")).count();
         assert_eq!(requests, 7 * 17);
     }
 
@@ -268,27 +252,12 @@ mod tests {
             assert!(name.starts_with("lookalike_"), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
-            assert_eq!(
-                name.ends_with("_seconds"),
-                metric.unit == Some(Unit::Seconds),
-                "{name}"
-            );
-            assert_eq!(
-                name.contains("duration"),
-                metric.unit == Some(Unit::Seconds),
-                "{name}"
-            );
-            assert_eq!(
-                name.ends_with("_bytes"),
-                metric.unit == Some(Unit::Bytes),
-                "{name}"
-            );
+            assert_eq!(name.ends_with("_seconds"), metric.unit == Some(Unit::Seconds), "{name}");
+            assert_eq!(name.contains("duration"), metric.unit == Some(Unit::Seconds), "{name}");
+            assert_eq!(name.ends_with("_bytes"), metric.unit == Some(Unit::Bytes), "{name}");
             assert!(metric.help.len() > 10 && metric.help.ends_with('.'), "{name}");
             if let Kind::Histogram(buckets) = metric.kind {
-                assert!(
-                    !buckets.is_empty() && buckets.is_sorted_by(|a, b| a < b),
-                    "{name}"
-                );
+                assert!(!buckets.is_empty() && buckets.is_sorted_by(|a, b| a < b), "{name}");
             }
         }
     }
@@ -299,10 +268,7 @@ mod tests {
         super::record::batch_scanned(3);
         first.upkeep();
         for text in [first.render(), second.render()] {
-            assert!(
-                text.contains("lookalike_batch_probes_bucket{le=\"4\"} 1\n"),
-                "{text}"
-            );
+            assert!(text.contains("lookalike_batch_probes_bucket{le=\"4\"} 1\n"), "{text}");
         }
     }
 }

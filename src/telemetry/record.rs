@@ -26,11 +26,7 @@ pub(super) fn open_gauge(metric: &Declaration, values: &[String]) -> Gauge {
 
 /// The series of `metric` with these values of its labels, in the order of its keys.
 fn key<V: Into<SharedString>>(metric: &Declaration, values: impl IntoIterator<Item = V>) -> Key {
-    let labels = metric
-        .labels
-        .iter()
-        .zip(values)
-        .map(|(key, value)| metrics::Label::new(*key, value));
+    let labels = metric.labels.iter().zip(values).map(|(key, value)| metrics::Label::new(*key, value));
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }
 
@@ -150,11 +146,7 @@ pub fn headroom(bound: Bound, headroom: f32) {
 /// A backend was made ready on this device with this driver, as its description says.
 pub fn backend_described(backend: BackendName, device: &str, driver: &str) {
     let short = |text: &str| text.chars().take(MAX_DRIVER_TEXT_CHARS).collect::<String>();
-    open_gauge(
-        &BACKEND_INFO,
-        &[backend.as_str().to_owned(), short(device), short(driver)],
-    )
-    .set(1.0);
+    open_gauge(&BACKEND_INFO, &[backend.as_str().to_owned(), short(device), short(driver)]).set(1.0);
 }
 
 /// Whether a backend can answer.
@@ -245,19 +237,13 @@ mod tests {
     fn one_choice_holds_at_a_time() {
         let text = rendered(|| {
             backend_chosen(BackendName::OpenCl, ChoiceReason::GpuFound);
-            backend_chosen(
-                BackendName::Cpu,
-                ChoiceReason::Fallback(FallbackReason::DeviceError),
-            );
+            backend_chosen(BackendName::Cpu, ChoiceReason::Fallback(FallbackReason::DeviceError));
         });
         let chosen: Vec<&str> = text
             .lines()
             .filter(|line| line.starts_with("lookalike_backend_choice{") && line.ends_with(" 1"))
             .collect();
-        assert_eq!(
-            chosen,
-            ["lookalike_backend_choice{backend=\"cpu\",reason=\"device_error\"} 1"]
-        );
+        assert_eq!(chosen, ["lookalike_backend_choice{backend=\"cpu\",reason=\"device_error\"} 1"]);
     }
 
     #[test]

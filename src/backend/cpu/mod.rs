@@ -14,10 +14,9 @@ use std::time::Instant;
 
 use rayon::ThreadPool;
 
-use super::{
-    Backend, BackendError, Description, Loaded, ScreenJob, ScreenTiming, Screened,
-};
+use super::{Backend, BackendError, Description, Loaded, ScreenJob, ScreenTiming, Screened};
 use crate::domain::Matrix;
+use crate::telemetry::BackendName;
 
 /// The CPU backend.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ impl CpuBackend {
     /// Scans on the threads of `pool`.
     pub fn new(pool: Arc<ThreadPool>) -> Self {
         let description = Description {
-            backend: "cpu",
+            backend: BackendName::Cpu,
             device: processor_name(),
             driver: format!("f32 {}", instruction_set()),
         };
@@ -140,16 +139,20 @@ mod tests {
             for (probe_count, threads) in [(1, 1), (7, 2), (300, 2)] {
                 let (matrix, probes, screened) = screen(rows, dim, (probe_count, k, threads));
                 for (probe, found) in screened.probes.iter().enumerate() {
-                    let mut left: Vec<bool> = (0..rows).map(|r| !(2..4).contains(&r) && !(500..700).contains(&r)).collect();
+                    let mut left: Vec<bool> =
+                        (0..rows).map(|r| !(2..4).contains(&r) && !(500..700).contains(&r)).collect();
                     for candidate in &found.rows {
                         let row = candidate.row as usize;
                         assert!(std::mem::take(&mut left[row]), "row {row} twice or though skipped");
                         let real = canonical_score(probes.row(probe), matrix.row(row));
                         assert!((real - candidate.raw).abs() <= screened.bound + 1e-7);
                     }
-                    let best_left = left.iter().enumerate().filter(|(_, left)| **left).map(|(row, _)| {
-                        canonical_score(probes.row(probe), matrix.row(row))
-                    }).fold(f32::NEG_INFINITY, f32::max);
+                    let best_left = left
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, left)| **left)
+                        .map(|(row, _)| canonical_score(probes.row(probe), matrix.row(row)))
+                        .fold(f32::NEG_INFINITY, f32::max);
                     match found.coverage {
                         Coverage::All => assert!(best_left.is_infinite()),
                         Coverage::AtMost(floor) => {

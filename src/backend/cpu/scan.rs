@@ -57,7 +57,9 @@ fn scan_part(
             Block { matrix: rows, first, count },
             scores,
         );
-        for ((probe, selector), scores) in tile.selectors.iter_mut().enumerate().zip(scores.chunks_exact(count)) {
+        for ((probe, selector), scores) in
+            tile.selectors.iter_mut().enumerate().zip(scores.chunks_exact(count))
+        {
             let skip = &job.skips[tile.first_probe + probe];
             selector.take(first as u32, scores, |row| skip.contains(row));
         }

@@ -69,8 +69,7 @@ impl Selector {
     /// The candidates.
     pub(super) fn finish(mut self) -> Candidates {
         self.prune();
-        let coverage =
-            if self.cut == f32::NEG_INFINITY { Coverage::All } else { Coverage::AtMost(self.cut) };
+        let coverage = if self.cut == f32::NEG_INFINITY { Coverage::All } else { Coverage::AtMost(self.cut) };
         Candidates { rows: self.kept, coverage }
     }
 }

@@ -87,8 +87,7 @@ pub(in crate::cli) fn import_files(
     let mut bar = Bar::default();
     let records = formats::read_prototypes(embeddings, labels, &mut |progress| bar.show(progress))?;
     let mut store = Store::create_or_open(folder)?;
-    let report =
-        store.import(Import { gallery, options, records }, &mut |progress| bar.show(progress))?;
+    let report = store.import(Import { gallery, options, records }, &mut |progress| bar.show(progress))?;
     bar.finish();
     Ok(report)
 }

@@ -26,7 +26,14 @@ pub(super) fn run(settings: &SettingsArgs, args: ListArgs, output: &mut Output) 
         }
         PlainFormat::Table => {
             let mut table = table([
-                "gallery", "dim", "model", "prototypes", "identities", "generation", "threshold", "min margin",
+                "gallery",
+                "dim",
+                "model",
+                "prototypes",
+                "identities",
+                "generation",
+                "threshold",
+                "min margin",
             ]);
             for gallery in &galleries {
                 let profile = &gallery.profile;

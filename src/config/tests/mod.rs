@@ -12,10 +12,8 @@ use tempfile::NamedTempFile;
 use super::*;
 
 fn sources(file: Option<&Path>, environment: &[(&str, &str)], flags: &[&str]) -> Sources {
-    let environment: BTreeMap<String, String> = environment
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let environment: BTreeMap<String, String> =
+        environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Sources {
         file: file.map(Path::to_owned),
         environment,

@@ -11,13 +11,8 @@ use super::*;
 fn of_file(text: &[u8]) -> Result<Settings, Vec<String>> {
     let file = file(text);
     let origin = format!(" (from file {})", file.path().display());
-    load(&sources(Some(file.path()), &[], &[])).map_err(|error| {
-        error
-            .to_string()
-            .lines()
-            .map(|line| line.replace(&origin, ""))
-            .collect()
-    })
+    load(&sources(Some(file.path()), &[], &[]))
+        .map_err(|error| error.to_string().lines().map(|line| line.replace(&origin, "")).collect())
 }
 
 #[test]
@@ -27,26 +22,14 @@ fn the_defaults_load() {
     assert_eq!(settings.server.shutdown_grace, Duration::from_secs(10));
     assert_eq!(settings.server.limits.max_neighbors, 1_000_000);
     assert_eq!(settings.metrics.listen, Some("127.0.0.1:9464".parse().unwrap()));
-    assert_eq!(
-        settings.log,
-        LogSettings {
-            level: "info".to_owned(),
-            format: LogFormat::Human
-        }
-    );
+    assert_eq!(settings.log, LogSettings { level: "info".to_owned(), format: LogFormat::Human });
     assert_eq!(settings.storage.path, PathBuf::from("lookalike-data"));
     assert!((settings.recognition.threshold.get() - 0.5).abs() < f32::EPSILON);
     assert_eq!(settings.backend.kind, BackendKind::Auto);
-    assert_eq!(
-        settings.backend.cpu.threads,
-        available_parallelism().map_or(1, NonZero::get)
-    );
+    assert_eq!(settings.backend.cpu.threads, available_parallelism().map_or(1, NonZero::get));
     assert_eq!(settings.backend.opencl.device, DeviceChoice::Auto);
     assert_eq!(
-        (
-            settings.backend.opencl.memory_limit_bytes,
-            settings.backend.opencl.kernel_dir
-        ),
+        (settings.backend.opencl.memory_limit_bytes, settings.backend.opencl.kernel_dir),
         (None, None)
     );
 }
@@ -61,10 +44,7 @@ fn flags_win_over_environment_over_file_over_defaults() {
         ("PATH", "/bin"),
     ];
     let flags = ["server.limits.queue=3", "server.limits.queue=4"];
-    let limits = load(&sources(Some(file.path()), &environment, &flags))
-        .unwrap()
-        .server
-        .limits;
+    let limits = load(&sources(Some(file.path()), &environment, &flags)).unwrap().server.limits;
     assert_eq!((limits.max_probes, limits.max_top_k, limits.queue), (2, 3, 4));
     assert_eq!(limits.max_candidates, 1000);
 }
@@ -78,19 +58,12 @@ fn values_given_as_text_are_yaml_scalars_or_themselves() {
         ("LOOKALIKE__STORAGE__PATH", "'2024'"),
         ("LOOKALIKE__SERVER__SHUTDOWN_GRACE", "1m 30s"),
     ];
-    let flags = [
-        "backend.opencl.device=NVIDIA: [H200",
-        "recognition.threshold=1",
-        "metrics.listen=off",
-    ];
+    let flags = ["backend.opencl.device=NVIDIA: [H200", "recognition.threshold=1", "metrics.listen=off"];
     let settings = load(&sources(None, &environment, &flags)).unwrap();
     assert!(settings.backend.opencl.allow_cpu_devices);
     assert_eq!(settings.backend.opencl.kernel_dir, None);
     assert_eq!(settings.backend.opencl.memory_limit_bytes, Some(2 << 20));
-    assert_eq!(
-        settings.backend.opencl.device,
-        DeviceChoice::Named("NVIDIA: [H200".to_owned())
-    );
+    assert_eq!(settings.backend.opencl.device, DeviceChoice::Named("NVIDIA: [H200".to_owned()));
     assert_eq!(settings.storage.path, PathBuf::from("2024"));
     assert_eq!(settings.server.shutdown_grace, Duration::from_secs(90));
     assert!((settings.recognition.threshold.get() - 1.0).abs() < f32::EPSILON);
@@ -102,10 +75,7 @@ fn every_fault_of_a_file_is_listed_with_its_key() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/faulty-config.yaml");
     let error = load(&sources(Some(&path), &[], &[])).unwrap_err();
     let origin = format!(" (from file {})", path.display());
-    let lines: Vec<String> = lines(&error)
-        .iter()
-        .map(|line| line.replace(&origin, ""))
-        .collect();
+    let lines: Vec<String> = lines(&error).iter().map(|line| line.replace(&origin, "")).collect();
     let expected = [
         "server.limits.queue: expected one value, got the same key again",
         "backend.fallback: expected a single value, got a section",
@@ -168,10 +138,7 @@ fn a_file_that_is_no_mapping_is_refused_with_the_place() {
         "{broken}"
     );
     let tagged = first(b"server: !secret\n  listen: x\n");
-    assert!(
-        tagged.contains("a tag, which no setting takes at line 1"),
-        "{tagged}"
-    );
+    assert!(tagged.contains("a tag, which no setting takes at line 1"), "{tagged}");
     assert!(
         first(b"- 1\n").starts_with("configuration: expected a section with keys of backend, log, metrics")
     );
@@ -185,12 +152,7 @@ fn a_file_that_is_no_mapping_is_refused_with_the_place() {
     }
     let folder = tempfile::tempdir().unwrap();
     let error = load(&sources(Some(folder.path()), &[], &[])).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("configuration: expected a readable file, got "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("configuration: expected a readable file, got "), "{error}");
 }
 
 #[test]
@@ -199,18 +161,12 @@ fn what_a_file_may_come_to_is_bounded() {
     text.resize(1 << 20, b'#');
     assert!(of_file(&text).is_ok());
     text.push(b'#');
-    assert_eq!(
-        of_file(&text).unwrap_err(),
-        ["configuration: expected at most 1048576 bytes, got more"]
-    );
+    assert_eq!(of_file(&text).unwrap_err(), ["configuration: expected at most 1048576 bytes, got more"]);
 
     let long = "x".repeat(100_000);
     let bomb = format!("a: &a {long}\nb: [{}]\n", "*a, ".repeat(100));
     let refused = of_file(bomb.as_bytes()).unwrap_err();
-    assert!(
-        refused[0].contains("more than 4194304 bytes once aliases are followed"),
-        "{refused:?}"
-    );
+    assert!(refused[0].contains("more than 4194304 bytes once aliases are followed"), "{refused:?}");
 
     let deep = of_file("[".repeat(1000).as_bytes()).unwrap_err();
     assert!(deep[0].contains("recursion limit exceeded"), "{deep:?}");

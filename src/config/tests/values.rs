@@ -5,12 +5,7 @@ use super::*;
 #[test]
 fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
     for (path, low, high, stated) in [
-        (
-            "server.limits.max_message_bytes",
-            1024,
-            1_073_741_824,
-            "1024 to 1073741824",
-        ),
+        ("server.limits.max_message_bytes", 1024, 1_073_741_824, "1024 to 1073741824"),
         ("server.limits.max_probes", 1, 65_536, "1 to 65536"),
         ("server.limits.max_top_k", 1, 1_000_000, "1 to 1000000"),
         ("server.limits.max_neighbors", 1, 100_000_000, "1 to 100000000"),
@@ -22,17 +17,9 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("backend.opencl.memory_limit_mib", 1, 1_048_576, "1 to 1048576"),
     ] {
         for value in [low, high] {
-            assert!(
-                with_flags(&[&format!("{path}={value}")]).is_ok(),
-                "{path} takes {value}"
-            );
+            assert!(with_flags(&[&format!("{path}={value}")]).is_ok(), "{path} takes {value}");
         }
-        for value in [
-            (low - 1).to_string(),
-            (high + 1).to_string(),
-            "1.5e3".to_owned(),
-            "1e99".to_owned(),
-        ] {
+        for value in [(low - 1).to_string(), (high + 1).to_string(), "1.5e3".to_owned(), "1e99".to_owned()] {
             let error = with_flags(&[&format!("{path}={value}")]).unwrap_err();
             let expected = format!("{path}: expected an integer from {low} to {high}, got ");
             assert!(error.to_string().starts_with(&expected), "{error}");
@@ -40,30 +27,14 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         assert!(comment_of(path).contains(stated), "{path} says {stated}");
     }
     for (path, within, beyond, stated) in [
-        (
-            "recognition.threshold",
-            ["-1", "1.0"],
-            ["-1.01", "1.001"],
-            "-1 to 1",
-        ),
+        ("recognition.threshold", ["-1", "1.0"], ["-1.01", "1.001"], "-1 to 1"),
         ("recognition.min_margin", ["0", "2"], ["-0.001", "2.1"], "0 to 2"),
-        (
-            "server.shutdown_grace",
-            ["0s", "1h"],
-            ["-1s", "3601s"],
-            "0s to 1h",
-        ),
+        ("server.shutdown_grace", ["0s", "1h"], ["-1s", "3601s"], "0s to 1h"),
     ] {
         for value in within {
-            assert!(
-                with_flags(&[&format!("{path}={value}")]).is_ok(),
-                "{path} takes {value}"
-            );
+            assert!(with_flags(&[&format!("{path}={value}")]).is_ok(), "{path} takes {value}");
         }
-        for value in beyond
-            .into_iter()
-            .chain([".inf", "-.inf", ".nan", "true", "9e99", "~", "ten"])
-        {
+        for value in beyond.into_iter().chain([".inf", "-.inf", ".nan", "true", "9e99", "~", "ten"]) {
             let error = with_flags(&[&format!("{path}={value}")]).unwrap_err();
             assert_eq!(error.problems().len(), 1, "{path}={value}");
             assert_eq!(error.problems()[0].path, path);
@@ -98,15 +69,9 @@ fn addresses_are_numbers_or_localhost() {
     for loopback in ["127.8.9.1:1", "[::1]:50051", "[::ffff:127.0.0.1]:1"] {
         assert_eq!(listen(loopback).unwrap(), loopback);
     }
-    for other in [
-        "50051",
-        "127.0.0.1",
-        "127.0.0.1:65536",
-        ":50051",
-        "localhost",
-        "example.org:1",
-        "localhost:x",
-    ] {
+    for other in
+        ["50051", "127.0.0.1", "127.0.0.1:65536", ":50051", "localhost", "example.org:1", "localhost:x"]
+    {
         let error = listen(other).unwrap_err().to_string();
         assert!(
             error.starts_with("server.listen: expected an address such as 127.0.0.1:50051, got "),
@@ -117,18 +82,10 @@ fn addresses_are_numbers_or_localhost() {
 
 #[test]
 fn listening_beyond_loopback_must_be_allowed_by_name() {
-    for open in [
-        "0.0.0.0:50051",
-        "[::]:50051",
-        "192.168.1.2:50051",
-        "[::ffff:10.0.0.1]:1",
-    ] {
+    for open in ["0.0.0.0:50051", "[::]:50051", "192.168.1.2:50051", "[::ffff:10.0.0.1]:1"] {
         let listen = format!("server.listen={open}");
         let error = with_flags(&[&listen]).unwrap_err().to_string();
-        assert!(
-            error.contains("server.allow_insecure: true allows that"),
-            "{error}"
-        );
+        assert!(error.contains("server.allow_insecure: true allows that"), "{error}");
         let allowed = with_flags(&[&listen, "server.allow_insecure=true"]).unwrap();
         assert_eq!(allowed.server.listen, open.parse().unwrap());
     }
@@ -147,10 +104,7 @@ fn two_listeners_need_two_addresses() {
         ("127.0.0.1:0", "127.0.0.1:0", false),
         ("127.0.0.1:7000", "off", false),
     ] {
-        let loaded = with_flags(&[
-            &format!("server.listen={server}"),
-            &format!("metrics.listen={metrics}"),
-        ]);
+        let loaded = with_flags(&[&format!("server.listen={server}"), &format!("metrics.listen={metrics}")]);
         let problems = loaded.map_or_else(|error| lines(&error), |_| Vec::new());
         let expected = format!(
             "metrics.listen: expected another address than server.listen ({server}), got \"{metrics}\" \
@@ -165,39 +119,21 @@ fn devices_are_automatic_named_or_numbered() {
     let device =
         |text: &str| with_flags(&[&format!("backend.opencl.device={text}")]).map(|s| s.backend.opencl.device);
     assert_eq!(device("auto"), Ok(DeviceChoice::Auto));
-    assert_eq!(
-        device("0:1"),
-        Ok(DeviceChoice::Numbered {
-            platform: 0,
-            device: 1
-        })
-    );
+    assert_eq!(device("0:1"), Ok(DeviceChoice::Numbered { platform: 0, device: 1 }));
     for name in ["Mali-G610", "0:1:2", "0:x", "NVIDIA H200"] {
         assert_eq!(device(name), Ok(DeviceChoice::Named(name.to_owned())));
     }
     for bad in ["''", "' '", "4090", "true", "~"] {
-        assert_eq!(
-            device(bad).unwrap_err().problems()[0].path,
-            "backend.opencl.device",
-            "{bad}"
-        );
+        assert_eq!(device(bad).unwrap_err().problems()[0].path, "backend.opencl.device", "{bad}");
     }
 }
 
 #[test]
 fn log_levels_are_levels_or_directives() {
-    for level in [
-        "trace",
-        "WARN",
-        "off",
-        "lookalike=debug,warn",
-        "info,tonic=off",
-        "[request{id=\"a\"}]=trace",
-    ] {
-        assert_eq!(
-            with_flags(&[&format!("log.level={level:?}")]).map(|s| s.log.level),
-            Ok(level.to_owned())
-        );
+    for level in
+        ["trace", "WARN", "off", "lookalike=debug,warn", "info,tonic=off", "[request{id=\"a\"}]=trace"]
+    {
+        assert_eq!(with_flags(&[&format!("log.level={level:?}")]).map(|s| s.log.level), Ok(level.to_owned()));
     }
     for bad in ["inof", "lookalike", "lookalike=loud", "", "info,,warn", "3"] {
         assert!(with_flags(&[&format!("log.level={bad}")]).is_err(), "{bad}");
@@ -208,10 +144,7 @@ fn log_levels_are_levels_or_directives() {
 fn a_kernel_folder_must_be_there() {
     let folder = tempfile::tempdir().unwrap();
     let set = |path: &Path| with_flags(&[&format!("backend.opencl.kernel_dir={}", path.display())]);
-    assert_eq!(
-        set(folder.path()).unwrap().backend.opencl.kernel_dir.as_deref(),
-        Some(folder.path())
-    );
+    assert_eq!(set(folder.path()).unwrap().backend.opencl.kernel_dir.as_deref(), Some(folder.path()));
     let file = file(b"");
     assert!(set(file.path()).is_err());
 }

@@ -22,17 +22,10 @@ pub fn write_prototypes(
     dim: usize,
     prototypes: &[(u64, Prototype)],
 ) -> Result<ExportFiles, FormatError> {
-    let files = ExportFiles {
-        vectors: path.to_owned(),
-        labels: path.with_extension("csv"),
-    };
+    let files = ExportFiles { vectors: path.to_owned(), labels: path.with_extension("csv") };
     if files.labels == files.vectors {
         let reason = "expected another ending than .csv, which is where the labels go".to_owned();
-        return Err(Problem::Field {
-            field: "export",
-            reason,
-        }
-        .at(Place::file(path)));
+        return Err(Problem::Field { field: "export", reason }.at(Place::file(path)));
     }
     npy::write_atomically(&files.labels, |out| {
         let mut csv = csv::Writer::from_writer(out);
@@ -42,12 +35,6 @@ pub fn write_prototypes(
         }
         csv.flush()
     })?;
-    npy::write_f32(
-        path,
-        dim,
-        prototypes
-            .iter()
-            .map(|(_, prototype)| prototype.embedding.as_slice()),
-    )?;
+    npy::write_f32(path, dim, prototypes.iter().map(|(_, prototype)| prototype.embedding.as_slice()))?;
     Ok(files)
 }

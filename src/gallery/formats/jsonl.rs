@@ -58,10 +58,9 @@ pub fn read_prototypes(
             source: checked_optional("source", line.source)?,
             origin: match line.origin {
                 None => Origin::Import,
-                Some(name) => name.parse().map_err(|error| Problem::Field {
-                    field: "origin",
-                    reason: format!("{error}"),
-                })?,
+                Some(name) => name
+                    .parse()
+                    .map_err(|error| Problem::Field { field: "origin", reason: format!("{error}") })?,
             },
             embedding: line.embedding,
             place,
@@ -79,10 +78,7 @@ pub fn read_probes(path: &Path, on_progress: OnProgress<'_>) -> Result<Vec<Probe
             },
             group: checked_optional("group", line.group)?,
             source: checked_optional("source", line.source)?,
-            identity: line
-                .identity
-                .map(|name| checked_name("identity", name))
-                .transpose()?,
+            identity: line.identity.map(|name| checked_name("identity", name)).transpose()?,
             exclude_identities: line.exclude_identities,
             exclude_prototypes: line.exclude_prototypes,
             exclude_sources: line.exclude_sources,
@@ -126,22 +122,14 @@ fn read<Line: DeserializeOwned, Record: Vector>(
             .map_err(|problem| problem.at(place))?;
         records.push(record);
     }
-    if records.is_empty() {
-        Err(Problem::NoRows.at(file))
-    } else {
-        Ok(records)
-    }
+    if records.is_empty() { Err(Problem::NoRows.at(file)) } else { Ok(records) }
 }
 
 fn check_components<Record: Vector>(record: Record, first: Option<&Record>) -> Result<Record, Problem> {
     let got = record.components();
     checked_dim(got as u64)?;
     match first.map(Vector::components) {
-        Some(expected) if expected != got => Err(Problem::DimDiffers {
-            expected,
-            first_line: 1,
-            got,
-        }),
+        Some(expected) if expected != got => Err(Problem::DimDiffers { expected, first_line: 1, got }),
         Some(_) | None => Ok(record),
     }
 }
@@ -156,10 +144,7 @@ fn describe(line: &str, error: &serde_json::Error) -> Problem {
                 if rest.starts_with(token) {
                     let component = line[..start].bytes().rev().take_while(|b| *b != b'[');
                     let component = component.filter(|b| *b == b',').count();
-                    return Problem::NotFinite {
-                        got: token,
-                        component,
-                    };
+                    return Problem::NotFinite { got: token, component };
                 }
             }
         }

@@ -34,17 +34,11 @@ impl Labels {
     /// Reads a labels file.
     pub fn read(path: &Path) -> Result<Self, FormatError> {
         let place = Place::file(path);
-        let length = std::fs::metadata(path)
-            .map_err(|error| Problem::Io(error).at(place.clone()))?
-            .len();
+        let length = std::fs::metadata(path).map_err(|error| Problem::Io(error).at(place.clone()))?.len();
         if length > MAX_LABEL_BYTES {
             return Err(Problem::LabelsTooLong(length).at(place));
         }
-        let labels = if is_csv(path)? {
-            read_csv(path)?
-        } else {
-            read_text(path)?
-        };
+        let labels = if is_csv(path)? { read_csv(path)? } else { read_text(path)? };
         Ok(Self { labels, place })
     }
 
@@ -68,10 +62,7 @@ impl Labels {
 }
 
 fn is_csv(path: &Path) -> Result<bool, FormatError> {
-    if path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
-    {
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
         return Ok(true);
     }
     let silent: OnProgress<'_> = &mut |_| ();
@@ -95,11 +86,7 @@ fn read_text(path: &Path) -> Result<Vec<Label>, FormatError> {
             Some((identity, id)) => (identity, id.to_owned()),
             None => (line, labels.len().to_string()),
         };
-        let raw = Label {
-            identity: identity.to_owned(),
-            prototype_id: id,
-            source: String::new(),
-        };
+        let raw = Label { identity: identity.to_owned(), prototype_id: id, source: String::new() };
         labels.push(check(raw).map_err(|problem| problem.at(file.line(number)))?);
     }
     Ok(labels)
@@ -123,9 +110,7 @@ struct Columns {
 
 impl Columns {
     fn named(header: &csv::StringRecord) -> Result<Self, Problem> {
-        let wrong = || Problem::Header {
-            got: header.iter().collect::<Vec<_>>().join(","),
-        };
+        let wrong = || Problem::Header { got: header.iter().collect::<Vec<_>>().join(",") };
         let (mut identity, mut prototype_id, mut source) = (None, None, None);
         for (column, name) in header.iter().enumerate() {
             let slot = match name.trim() {
@@ -138,25 +123,14 @@ impl Columns {
                 return Err(wrong());
             }
         }
-        Ok(Self {
-            identity: identity.ok_or_else(wrong)?,
-            prototype_id,
-            source,
-        })
+        Ok(Self { identity: identity.ok_or_else(wrong)?, prototype_id, source })
     }
 
     fn in_order(fields: usize) -> Result<Self, Problem> {
         if !(1..=3).contains(&fields) {
-            return Err(Problem::FieldCount {
-                expected: "1 to 3".to_owned(),
-                got: fields as u64,
-            });
+            return Err(Problem::FieldCount { expected: "1 to 3".to_owned(), got: fields as u64 });
         }
-        Ok(Self {
-            identity: 0,
-            prototype_id: (fields > 1).then_some(1),
-            source: (fields > 2).then_some(2),
-        })
+        Ok(Self { identity: 0, prototype_id: (fields > 1).then_some(1), source: (fields > 2).then_some(2) })
     }
 
     fn label(self, record: &csv::StringRecord, row: usize) -> Result<Label, Problem> {
@@ -173,9 +147,7 @@ fn read_csv(path: &Path) -> Result<Vec<Label>, FormatError> {
     let place = Place::file(path);
     let file = File::open(path).map_err(|error| Problem::Io(error).at(place.clone()))?;
     // The reader drops a byte-order mark itself.
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .from_reader(BufReader::new(file));
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(BufReader::new(file));
     let mut columns = None;
     let mut labels = Vec::new();
     for record in reader.records() {
@@ -202,17 +174,9 @@ fn csv_error(place: &Place, error: &csv::Error) -> FormatError {
     let line = error.position().map(csv::Position::line);
     let problem = if let csv::ErrorKind::Utf8 { err, .. } = error.kind() {
         let (byte, field) = (err.valid_up_to(), err.field());
-        Problem::Csv(format!(
-            "expected UTF-8 text, got another byte at byte {byte} of field {field}"
-        ))
-    } else if let csv::ErrorKind::UnequalLengths {
-        expected_len, len, ..
-    } = error.kind()
-    {
-        Problem::FieldCount {
-            expected: expected_len.to_string(),
-            got: *len,
-        }
+        Problem::Csv(format!("expected UTF-8 text, got another byte at byte {byte} of field {field}"))
+    } else if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
+        Problem::FieldCount { expected: expected_len.to_string(), got: *len }
     } else {
         Problem::Csv(error.to_string())
     };

@@ -37,16 +37,7 @@ impl<'a> Lines<'a> {
         };
         let (file, total) = open().map_err(|error| Problem::Io(error).at(place.clone()))?;
         let reader = BufReader::with_capacity(1 << 18, file);
-        Ok(Self {
-            reader,
-            place,
-            number: 0,
-            buffer: Vec::new(),
-            done: 0,
-            reported: 0,
-            total,
-            on_progress,
-        })
+        Ok(Self { reader, place, number: 0, buffer: Vec::new(), done: 0, reported: 0, total, on_progress })
     }
 
     /// The file as a whole.
@@ -58,9 +49,7 @@ impl<'a> Lines<'a> {
     pub(super) fn next(&mut self) -> Result<Option<(&str, u64)>, FormatError> {
         self.number += 1;
         let place = self.place.line(self.number);
-        let full = self
-            .read_line()
-            .map_err(|error| Problem::Io(error).at(place.clone()))?;
+        let full = self.read_line().map_err(|error| Problem::Io(error).at(place.clone()))?;
         if !full {
             self.report();
             return Ok(None);
@@ -78,11 +67,7 @@ impl<'a> Lines<'a> {
             Ok(line) => Ok(Some((line, self.number))),
             Err(error) => {
                 let at = error.valid_up_to();
-                Err(Problem::NotUtf8 {
-                    byte: self.buffer[at],
-                    at,
-                }
-                .at(place))
+                Err(Problem::NotUtf8 { byte: self.buffer[at], at }.at(place))
             }
         }
     }
@@ -92,11 +77,7 @@ impl<'a> Lines<'a> {
         self.buffer.clear();
         // Two more than allowed: a line of the greatest length with its CRLF still fits.
         let limit = MAX_LINE_BYTES as u64 + 2;
-        let read = self
-            .reader
-            .by_ref()
-            .take(limit)
-            .read_until(b'\n', &mut self.buffer)?;
+        let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut self.buffer)?;
         self.done += read as u64;
         if self.buffer.pop_if(|last| *last == b'\n').is_some() {
             self.buffer.pop_if(|last| *last == b'\r');
@@ -110,10 +91,6 @@ impl<'a> Lines<'a> {
 
     fn report(&mut self) {
         self.reported = self.done;
-        (self.on_progress)(Progress {
-            stage: Stage::Reading,
-            done: self.done,
-            total: self.total,
-        });
+        (self.on_progress)(Progress { stage: Stage::Reading, done: self.done, total: self.total });
     }
 }

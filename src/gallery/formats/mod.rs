@@ -45,10 +45,7 @@ impl Vectors {
     /// # Panics
     /// If `dim` is 0 or does not divide the number of values.
     pub fn new(dim: usize, values: Vec<f32>) -> Self {
-        assert!(
-            dim > 0 && values.len().is_multiple_of(dim),
-            "whole rows of at least one component"
-        );
+        assert!(dim > 0 && values.len().is_multiple_of(dim), "whole rows of at least one component");
         Self { dim, values }
     }
 
@@ -147,10 +144,7 @@ pub fn read_vectors(path: &Path, on_progress: OnProgress<'_>) -> Result<Vectors,
         Format::Jsonl => {
             let probes = jsonl::read_probes(path, on_progress)?;
             let dim = probes[0].embedding.len();
-            Ok(Vectors::new(
-                dim,
-                probes.into_iter().flat_map(|probe| probe.embedding).collect(),
-            ))
+            Ok(Vectors::new(dim, probes.into_iter().flat_map(|probe| probe.embedding).collect()))
         }
     }
 }
@@ -193,11 +187,7 @@ fn checked_name(field: &'static str, name: String) -> Result<String, Problem> {
 
 /// As [`checked_name`], but nothing at all is allowed too.
 fn checked_optional(field: &'static str, name: String) -> Result<String, Problem> {
-    if name.is_empty() {
-        Ok(name)
-    } else {
-        checked_name(field, name)
-    }
+    if name.is_empty() { Ok(name) } else { checked_name(field, name) }
 }
 
 /// Checks a number of components.

@@ -34,20 +34,12 @@ fn read_array(path: &Path, on_progress: OnProgress<'_>) -> Result<Vectors, Probl
     let header = Header::read(&mut file)?;
     let component = Component::of(&header.npyz.dtype())?;
     let [rows, dim] = *header.npyz.shape() else {
-        return Err(Problem::NpyShape {
-            dimensions: header.npyz.shape().len(),
-            shape: header.shape(),
-        });
+        return Err(Problem::NpyShape { dimensions: header.npyz.shape().len(), shape: header.shape() });
     };
     let expected = u128::from(header.length) + u128::from(rows) * u128::from(dim) * component.bytes() as u128;
     if expected != u128::from(length) {
         let (got, descr) = (u128::from(length), header.npyz.dtype().descr());
-        return Err(Problem::NpyLength {
-            expected,
-            got,
-            shape: header.shape(),
-            descr,
-        });
+        return Err(Problem::NpyLength { expected, got, shape: header.shape(), descr });
     }
     if rows > MAX_ROWS {
         return Err(Problem::TooManyRows(rows));
@@ -81,11 +73,7 @@ fn read_values(
         file.read_exact(part)?;
         component.decode(part, &mut values);
         left -= part.len();
-        on_progress(Progress {
-            stage: Stage::Reading,
-            done: total - left as u64,
-            total,
-        });
+        on_progress(Progress { stage: Stage::Reading, done: total - left as u64, total });
     }
     Ok(values)
 }
@@ -123,10 +111,7 @@ fn write<'a, T: Copy + npyz::AutoSerialize + 'a, const BYTES: usize>(
     let shape = [rows.len() as u64, cols as u64];
     let dtype = little_endian(T::default_dtype());
     write_atomically(path, |out| {
-        let options = npyz::WriteOptions::<T>::new()
-            .dtype(dtype)
-            .shape(&shape)
-            .writer(&mut *out);
+        let options = npyz::WriteOptions::<T>::new().dtype(dtype).shape(&shape).writer(&mut *out);
         options.write_header_only()?;
         let mut bytes = Vec::with_capacity(cols * BYTES);
         for row in rows {

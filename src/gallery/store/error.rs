@@ -199,10 +199,7 @@ pub enum RecordProblem {
 impl RecordProblem {
     /// The error at a place.
     pub(super) fn at(self, place: Place) -> StoreError {
-        StoreError::Record {
-            place,
-            problem: Box::new(self),
-        }
+        StoreError::Record { place, problem: Box::new(self) }
     }
 }
 

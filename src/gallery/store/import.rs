@@ -67,9 +67,7 @@ impl Store {
         if !(1..=MAX_DIM).contains(&dim) {
             return Err(RecordProblem::Dim { got: dim }.at(first.place.clone()));
         }
-        let transaction = self
-            .db
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let found = find_gallery(&transaction, import.gallery)?;
         let created = found.is_none();
         let key = match found {
@@ -81,24 +79,14 @@ impl Store {
         let held = count_prototypes(&transaction, key.number)?;
         let total = held + import.records.len() as u64;
         if total > MAX_PROTOTYPES || key.next_index + import.records.len() as u64 > schema::INDEX_END {
-            return Err(StoreError::TooManyPrototypes {
-                gallery: profile.name,
-                got: total,
-            });
+            return Err(StoreError::TooManyPrototypes { gallery: profile.name, got: total });
         }
         let rows = import.records.len();
         let writer = Writer::new(&transaction, key, &profile)?;
         let written = writer.add_all(import.records, on_progress)?;
         let generation = key.generation + 1;
         let next_index = key.next_index + rows as u64;
-        set_counters(
-            &transaction,
-            GalleryKey {
-                next_index,
-                generation,
-                ..key
-            },
-        )?;
+        set_counters(&transaction, GalleryKey { next_index, generation, ..key })?;
         transaction.commit()?;
         Ok(ImportReport {
             gallery: profile.name,
@@ -119,22 +107,15 @@ fn create_gallery(
     dim: usize,
     options: &ImportOptions,
 ) -> Result<GalleryKey, StoreError> {
-    check_name(name).map_err(|problem| StoreError::GalleryName {
-        name: name.to_owned(),
-        problem,
-    })?;
+    check_name(name).map_err(|problem| StoreError::GalleryName { name: name.to_owned(), problem })?;
     let model_id = options.model_id.as_deref().unwrap_or_default();
     if !model_id.is_empty() {
-        check_name(model_id).map_err(|problem| StoreError::ModelId {
-            name: model_id.to_owned(),
-            problem,
-        })?;
+        check_name(model_id).map_err(|problem| StoreError::ModelId { name: model_id.to_owned(), problem })?;
     }
-    let (count, number): (u64, i64) = db.query_row(
-        "SELECT count(*), coalesce(max(id), 0) + 1 FROM galleries",
-        [],
-        |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)),
-    )?;
+    let (count, number): (u64, i64) =
+        db.query_row("SELECT count(*), coalesce(max(id), 0) + 1 FROM galleries", [], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
+        })?;
     if count >= MAX_GALLERIES || number >= schema::NUMBER_END {
         return Err(StoreError::TooManyGalleries);
     }
@@ -154,47 +135,26 @@ fn create_gallery(
         ":min_margin": options.min_margin.map(Margin::get),
         ":created_ms": now_ms(),
     })?;
-    Ok(GalleryKey {
-        number,
-        next_index: 0,
-        generation: 0,
-    })
+    Ok(GalleryKey { number, next_index: 0, generation: 0 })
 }
 
 /// Checks that the gallery has what the caller says it has.
 fn check_options(profile: &GalleryProfile, options: &ImportOptions) -> Result<(), StoreError> {
     let differs = |option, expected: String, got: String| {
-        Err(StoreError::OptionDiffers {
-            gallery: profile.name.clone(),
-            option,
-            expected,
-            got,
-        })
+        Err(StoreError::OptionDiffers { gallery: profile.name.clone(), option, expected, got })
     };
     let number = |value: Option<f32>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
     match &options.model_id {
         Some(model_id) if *model_id != profile.model_id => {
-            return differs(
-                "model id",
-                format!("{:?}", profile.model_id),
-                format!("{model_id:?}"),
-            );
+            return differs("model id", format!("{:?}", profile.model_id), format!("{model_id:?}"));
         }
         Some(_) | None => (),
     }
     if let Some(norm) = options.norm.filter(|norm| *norm != profile.norm) {
         let word = |norm| {
-            if norm == NormPolicy::RequireUnit {
-                "on"
-            } else {
-                "off"
-            }
+            if norm == NormPolicy::RequireUnit { "on" } else { "off" }
         };
-        return differs(
-            "require_unit",
-            word(profile.norm).to_owned(),
-            word(norm).to_owned(),
-        );
+        return differs("require_unit", word(profile.norm).to_owned(), word(norm).to_owned());
     }
     if options.threshold.is_some() && options.threshold != profile.threshold {
         let [has, got] = [profile.threshold, options.threshold].map(|t| number(t.map(Threshold::get)));
@@ -212,10 +172,8 @@ pub(super) fn count_prototypes(db: &Connection, gallery: i64) -> Result<u64, Sto
     let keys = schema::keys(gallery);
     let mut count =
         db.prepare_cached("SELECT count(*) FROM prototypes WHERE key BETWEEN :first AND :last")?;
-    let count: i64 = count.query_row(
-        named_params! { ":first": keys.start(), ":last": keys.end() },
-        |row| row.get(0),
-    )?;
+    let count: i64 =
+        count.query_row(named_params! { ":first": keys.start(), ":last": keys.end() }, |row| row.get(0))?;
     Ok(count.cast_unsigned())
 }
 

@@ -63,10 +63,7 @@ impl Store {
     /// All galleries, by name.
     pub fn galleries(&self) -> Result<Vec<GallerySummary>, StoreError> {
         let transaction = self.reading()?;
-        names(&transaction)?
-            .iter()
-            .map(|name| summary(&transaction, name))
-            .collect()
+        names(&transaction)?.iter().map(|name| summary(&transaction, name)).collect()
     }
 
     /// One gallery.
@@ -89,10 +86,7 @@ impl Store {
         while let Some(row) = rows.next()? {
             let count: i64 = row.get(3)?;
             let identity = identity(row, 0, gallery)?;
-            identities.push(IdentitySummary {
-                identity,
-                prototypes: count.cast_unsigned(),
-            });
+            identities.push(IdentitySummary { identity, prototypes: count.cast_unsigned() });
         }
         Ok(identities)
     }
@@ -101,9 +95,7 @@ impl Store {
     pub fn prototypes(&self, query: &PrototypeQuery<'_>) -> Result<Vec<PrototypeSummary>, StoreError> {
         let transaction = self.reading()?;
         let keys = schema::keys(require_gallery(&transaction, query.gallery)?.number);
-        let after = query
-            .after
-            .map_or(0, |after| after.saturating_add(1).min(schema::INDEX_END));
+        let after = query.after.map_or(0, |after| after.saturating_add(1).min(schema::INDEX_END));
         let mut statement = transaction.prepare(
             "SELECT p.key, i.name, p.prototype_id, p.source, p.origin, p.created_ms
              FROM prototypes p JOIN identities i ON i.id = p.identity
@@ -126,10 +118,7 @@ impl Store {
                 identity: name.clone(),
                 problem: format!("origin: {problem}"),
             })?;
-            let key = PrototypeKey {
-                identity: name,
-                id: row.get(2)?,
-            };
+            let key = PrototypeKey { identity: name, id: row.get(2)? };
             prototypes.push(PrototypeSummary {
                 index,
                 key,
@@ -146,10 +135,5 @@ fn summary(db: &Connection, name: &str) -> Result<GallerySummary, StoreError> {
     let key = require_gallery(db, name)?;
     let (profile, created_ms) = profile_and_time(db, name)?;
     let prototypes = count_prototypes(db, key.number)?;
-    Ok(GallerySummary {
-        profile,
-        prototypes,
-        identities: count_identities(db, key)?,
-        created_ms,
-    })
+    Ok(GallerySummary { profile, prototypes, identities: count_identities(db, key)?, created_ms })
 }

@@ -68,11 +68,7 @@ fn find(folder: &Path) -> Result<PathBuf, StoreError> {
         return Err(StoreError::NoFolder(folder.to_owned()));
     }
     let file = folder.join(DATABASE);
-    if file.is_file() {
-        Ok(file)
-    } else {
-        Err(StoreError::NoDatabase(folder.to_owned()))
-    }
+    if file.is_file() { Ok(file) } else { Err(StoreError::NoDatabase(folder.to_owned())) }
 }
 
 /// Settings of this connection; nothing of them is written to the database.
@@ -138,10 +134,7 @@ fn check_format(db: &Connection, file: &Path) -> Result<(), StoreError> {
 /// What an error at the first look at a database means.
 fn unreadable(file: &Path, error: rusqlite::Error) -> StoreError {
     if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) {
-        StoreError::Foreign {
-            file: file.to_owned(),
-            got: "a file that is no SQLite database".to_owned(),
-        }
+        StoreError::Foreign { file: file.to_owned(), got: "a file that is no SQLite database".to_owned() }
     } else {
         error.into()
     }
@@ -162,18 +155,9 @@ fn wal_of(file: &Path) -> PathBuf {
 fn percent_encoded(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(byte);
     let encode = |byte: u8| {
-        if plain(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
+        if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
-    path.as_os_str()
-        .as_encoded_bytes()
-        .iter()
-        .copied()
-        .map(encode)
-        .collect()
+    path.as_os_str().as_encoded_bytes().iter().copied().map(encode).collect()
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

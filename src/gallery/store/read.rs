@@ -20,10 +20,7 @@ impl Store {
     /// The current generations of all galleries, by name, as they were at one moment.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>, StoreError> {
         let transaction = self.reading()?;
-        names(&transaction)?
-            .iter()
-            .map(|name| snapshot(&transaction, name))
-            .collect()
+        names(&transaction)?.iter().map(|name| snapshot(&transaction, name)).collect()
     }
 
     /// A gallery and its prototypes with their indices, in the order of these. Every row is checked.
@@ -45,9 +42,7 @@ impl Store {
 /// The names of all galleries in their order.
 pub(super) fn names(db: &Connection) -> Result<Vec<String>, StoreError> {
     let mut statement = db.prepare_cached("SELECT name FROM galleries ORDER BY name")?;
-    let names = statement
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let names = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(names)
 }
 
@@ -67,11 +62,7 @@ pub(super) fn profile_and_time(db: &Connection, name: &str) -> Result<(GalleryPr
     };
     let (dim, generation): (u16, i64) = (row.get(0)?, row.get(5)?);
     let (threshold, min_margin) = limits(row, 3, name)?;
-    let norm = if row.get(2)? {
-        NormPolicy::RequireUnit
-    } else {
-        NormPolicy::Normalise
-    };
+    let norm = if row.get(2)? { NormPolicy::RequireUnit } else { NormPolicy::Normalise };
     let profile = GalleryProfile {
         name: name.to_owned(),
         dim: dim.into(),
@@ -103,11 +94,7 @@ fn limits(
 /// An identity: name, threshold and margin, in columns `first` and the next two.
 pub(super) fn identity(row: &Row<'_>, first: usize, gallery: &str) -> Result<Identity, StoreError> {
     let (threshold, min_margin) = limits(row, first + 1, gallery)?;
-    Ok(Identity {
-        name: row.get(first)?,
-        threshold,
-        min_margin,
-    })
+    Ok(Identity { name: row.get(first)?, threshold, min_margin })
 }
 
 /// Names of identities by their numbers.

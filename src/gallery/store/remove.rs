@@ -46,16 +46,10 @@ pub enum Erasure {
 impl Store {
     /// Removes a selection from a gallery as one change. Anything in it that does not exist is an error, and nothing is removed.
     pub fn remove(&mut self, gallery: &str, selection: &Selection) -> Result<RemoveReport, StoreError> {
-        let transaction = self
-            .db
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let key = require_gallery(&transaction, gallery)?;
         let identities = count_identities(&transaction, key)?;
-        let finder = Finder {
-            db: &transaction,
-            gallery,
-            key,
-        };
+        let finder = Finder { db: &transaction, gallery, key };
         let selected = match selection {
             Selection::Everything => None,
             Selection::Identities(names) => Some(finder.all("identity", names, Finder::by_identity)?),
@@ -74,12 +68,7 @@ impl Store {
         let identities = identities - count_identities(&transaction, key)?;
         transaction.commit()?;
         let erasure = erase(&self.db)?;
-        Ok(RemoveReport {
-            prototypes,
-            identities,
-            generation,
-            erasure,
-        })
+        Ok(RemoveReport { prototypes, identities, generation, erasure })
     }
 }
 
@@ -117,9 +106,7 @@ impl Finder<'_> {
              WHERE i.gallery = :gallery AND i.name = :name",
         )?;
         let params = named_params! { ":gallery": self.key.number, ":name": name };
-        let keys = statement
-            .query_map(params, |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        let keys = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(keys)
     }
 
@@ -129,9 +116,7 @@ impl Finder<'_> {
             "SELECT key FROM prototypes WHERE key BETWEEN :first AND :last AND source = :source",
         )?;
         let params = named_params! { ":first": range.start(), ":last": range.end(), ":source": name };
-        let keys = statement
-            .query_map(params, |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        let keys = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(keys)
     }
 
@@ -149,11 +134,7 @@ impl Finder<'_> {
                 ":name": &reference[..slash],
                 ":prototype_id": &reference[slash + 1..],
             };
-            keys.extend(
-                statement
-                    .query_row(params, |row| row.get::<_, i64>(0))
-                    .optional()?,
-            );
+            keys.extend(statement.query_row(params, |row| row.get::<_, i64>(0)).optional()?);
         }
         match keys.len() {
             0 | 1 => Ok(keys),

@@ -19,12 +19,7 @@ pub(super) fn encode(embedding: &Embedding, bytes: &mut Vec<u8>) {
 }
 
 fn decode(bytes: &[u8]) -> Vec<f32> {
-    bytes
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|chunk| f32::from_le_bytes(*chunk))
-        .collect()
+    bytes.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
 }
 
 /// CRC-32 over what a prototype is: names behind their lengths, so that none can pass for part of another, then the embedding.
@@ -69,63 +64,30 @@ pub(super) fn read(
     let index = schema::index_of(row.get(0)?);
     let number: i64 = row.get(1)?;
     let damage = |identity: &str, problem: String| {
-        RowError::Damage(Damage {
-            index,
-            identity: identity.to_owned(),
-            problem,
-        })
+        RowError::Damage(Damage { index, identity: identity.to_owned(), problem })
     };
-    let name = identity(number).ok_or_else(|| {
-        damage(
-            "",
-            format!("expected an identity of this gallery, got number {number}"),
-        )
-    })?;
+    let name = identity(number)
+        .ok_or_else(|| damage("", format!("expected an identity of this gallery, got number {number}")))?;
     let wrong = |what: &str, problem: &dyn fmt::Display| damage(&name, format!("{what}: {problem}"));
     let text = |column: usize, what: &str| -> Result<&str, RowError> {
-        row.get_ref(column)?
-            .as_str()
-            .map_err(|problem| wrong(what, &problem))
+        row.get_ref(column)?.as_str().map_err(|problem| wrong(what, &problem))
     };
     let (id, source) = (text(2, "id")?, text(3, "source")?);
-    let blob = row
-        .get_ref(7)?
-        .as_blob()
-        .map_err(|problem| wrong("embedding", &problem))?;
+    let blob = row.get_ref(7)?.as_blob().map_err(|problem| wrong("embedding", &problem))?;
     if blob.len() != dim * size_of::<f32>() {
         let (expected, got) = (dim * size_of::<f32>(), blob.len());
-        return Err(damage(
-            &name,
-            format!("embedding: expected {expected} bytes, got {got}"),
-        ));
+        return Err(damage(&name, format!("embedding: expected {expected} bytes, got {got}")));
     }
     let (expected, got): (i64, u32) = (row.get(6)?, checksum(&name, id, source, blob));
     if expected != i64::from(got) {
-        return Err(damage(
-            &name,
-            format!("expected checksum {expected:#x}, got {got:#x}"),
-        ));
+        return Err(damage(&name, format!("expected checksum {expected:#x}, got {got:#x}")));
     }
     let embedding = Embedding::parse(decode(blob), dim, NormPolicy::RequireUnit)
         .map_err(|problem| wrong("embedding", &problem))?;
-    let origin: Origin = text(4, "origin")?
-        .parse()
-        .map_err(|problem| wrong("origin", &problem))?;
+    let origin: Origin = text(4, "origin")?.parse().map_err(|problem| wrong("origin", &problem))?;
     let (id, source) = (id.to_owned(), source.to_owned());
-    let key = PrototypeKey {
-        identity: name.as_ref().to_owned(),
-        id,
-    };
-    Ok((
-        index,
-        Prototype {
-            key,
-            source,
-            origin,
-            created_ms: row.get(5)?,
-            embedding,
-        },
-    ))
+    let key = PrototypeKey { identity: name.as_ref().to_owned(), id };
+    Ok((index, Prototype { key, source, origin, created_ms: row.get(5)?, embedding }))
 }
 
 #[cfg(test)]
@@ -134,15 +96,8 @@ mod tests {
 
     #[test]
     fn no_name_passes_for_part_of_another() {
-        let all = [
-            checksum("ab", "c", "", &[]),
-            checksum("a", "bc", "", &[]),
-            checksum("a", "b", "c", &[]),
-        ];
-        assert!(
-            all[0] != all[1] && all[1] != all[2] && all[0] != all[2],
-            "{all:x?}"
-        );
+        let all = [checksum("ab", "c", "", &[]), checksum("a", "bc", "", &[]), checksum("a", "b", "c", &[])];
+        assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{all:x?}");
     }
 
     #[test]

@@ -55,11 +55,7 @@ impl VerifyReport {
 
     fn add(&mut self, gallery: Option<&str>, index: Option<u64>, problem: String) {
         if self.faults.len() < MAX_FAULTS {
-            self.faults.push(Fault {
-                gallery: gallery.map(str::to_owned),
-                index,
-                problem,
-            });
+            self.faults.push(Fault { gallery: gallery.map(str::to_owned), index, problem });
         } else {
             self.more_faults += 1;
         }
@@ -90,9 +86,8 @@ fn check(db: &Connection, report: &mut VerifyReport) -> Result<(), StoreError> {
     let transaction = db.unchecked_transaction()?;
     check_structure(&transaction, report)?;
     let mut statement = transaction.prepare("SELECT name, id FROM galleries ORDER BY name")?;
-    let galleries: Vec<(String, i64)> = statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let galleries: Vec<(String, i64)> =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     for (gallery, _) in &galleries {
         report.galleries += 1;
         check_gallery(&transaction, gallery, report)?;
@@ -115,11 +110,7 @@ fn check_structure(db: &Connection, report: &mut VerifyReport) -> Result<(), Sto
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (table, rowid, parent): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        report.add(
-            None,
-            None,
-            format!("row {rowid} of {table} refers to no row of {parent}"),
-        );
+        report.add(None, None, format!("row {rowid} of {table} refers to no row of {parent}"));
     }
     Ok(())
 }
@@ -150,10 +141,7 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
         let problem = format!("expected a next index above {greatest}, got {}", key.next_index);
         report.add(Some(gallery), None, problem);
     }
-    let mut empty: Vec<_> = names
-        .values()
-        .filter(|name| !owners.contains(name.as_ref()))
-        .collect();
+    let mut empty: Vec<_> = names.values().filter(|name| !owners.contains(name.as_ref())).collect();
     empty.sort_unstable();
     for name in empty {
         report.add(
@@ -174,16 +162,9 @@ fn check_strays(db: &Connection, known: &HashSet<i64>, report: &mut VerifyReport
         let Some(row) = rows.next()? else { return Ok(()) };
         let number = schema::gallery_of(row.get(0)?);
         if !known.contains(&number) {
-            report.add(
-                None,
-                None,
-                format!("prototypes of gallery number {number}, which is not there"),
-            );
+            report.add(None, None, format!("prototypes of gallery number {number}, which is not there"));
         }
-        match number
-            .checked_add(1)
-            .filter(|next| (0..schema::NUMBER_END).contains(next))
-        {
+        match number.checked_add(1).filter(|next| (0..schema::NUMBER_END).contains(next)) {
             Some(next_number) => from = schema::key(next_number, 0),
             None if number < 0 => from = 0,
             None => return Ok(()),

@@ -73,19 +73,11 @@ impl<'a> Writer<'a> {
         self.places.reserve(records.len());
         for (done, record) in records.into_iter().enumerate() {
             if done % REPORT_ROWS == 0 {
-                on_progress(Progress {
-                    stage: Stage::Storing,
-                    done: done as u64,
-                    total,
-                });
+                on_progress(Progress { stage: Stage::Storing, done: done as u64, total });
             }
             self.add(record)?;
         }
-        on_progress(Progress {
-            stage: Stage::Storing,
-            done: total,
-            total,
-        });
+        on_progress(Progress { stage: Stage::Storing, done: total, total });
         Ok(self.written)
     }
 
@@ -115,11 +107,7 @@ impl<'a> Writer<'a> {
     }
 
     fn check(&mut self, record: PrototypeRecord) -> Result<Prototype, RecordProblem> {
-        let names = [
-            ("identity", &record.identity),
-            ("id", &record.id),
-            ("source", &record.source),
-        ];
+        let names = [("identity", &record.identity), ("id", &record.id), ("source", &record.source)];
         for (field, name) in names {
             if field != "source" || !name.is_empty() {
                 check_name(name).map_err(|problem| RecordProblem::Name { field, problem })?;
@@ -128,17 +116,11 @@ impl<'a> Writer<'a> {
         self.raw.clear();
         self.raw.extend_from_slice(&record.embedding);
         let embedding = Embedding::parse(record.embedding, self.profile.dim, self.profile.norm)?;
-        let same = embedding
-            .as_slice()
-            .iter()
-            .zip(&self.raw)
-            .all(|(now, was)| now.to_bits() == was.to_bits());
+        let same =
+            embedding.as_slice().iter().zip(&self.raw).all(|(now, was)| now.to_bits() == was.to_bits());
         self.written.normalised += u64::from(!same);
         Ok(Prototype {
-            key: PrototypeKey {
-                identity: record.identity,
-                id: record.id,
-            },
+            key: PrototypeKey { identity: record.identity, id: record.id },
             source: record.source,
             origin: record.origin,
             created_ms: self.created_ms,
@@ -152,17 +134,15 @@ impl<'a> Writer<'a> {
             Entry::Occupied(known) => return Ok(*known.get()),
             Entry::Vacant(entry) => entry,
         };
-        let mut find = self
-            .db
-            .prepare_cached("SELECT id FROM identities WHERE gallery = :gallery AND name = :name")?;
+        let mut find =
+            self.db.prepare_cached("SELECT id FROM identities WHERE gallery = :gallery AND name = :name")?;
         let params = named_params! { ":gallery": self.gallery.number, ":name": name };
         let found: Option<i64> = find.query_row(params, |row| row.get(0)).optional()?;
         if let Some(number) = found {
             return Ok(*entry.insert(number));
         }
-        let mut insert = self
-            .db
-            .prepare_cached("INSERT INTO identities (gallery, name) VALUES (:gallery, :name)")?;
+        let mut insert =
+            self.db.prepare_cached("INSERT INTO identities (gallery, name) VALUES (:gallery, :name)")?;
         self.written.identities += 1;
         Ok(*entry.insert(insert.insert(params)?))
     }
@@ -177,11 +157,9 @@ impl<'a> Writer<'a> {
         let PrototypeKey { identity, id } = key;
         Ok(match index.checked_sub(self.gallery.next_index) {
             None => RecordProblem::InGallery { identity, id, index },
-            Some(earlier) => RecordProblem::TwiceInImport {
-                identity,
-                id,
-                first: self.places[earlier as usize].clone(),
-            },
+            Some(earlier) => {
+                RecordProblem::TwiceInImport { identity, id, first: self.places[earlier as usize].clone() }
+            }
         })
     }
 }

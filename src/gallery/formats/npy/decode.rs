@@ -36,10 +36,7 @@ impl Component {
             (TypeChar::Float, 8) => Width::Double,
             _ => return Err(Problem::NpyType(dtype.descr())),
         };
-        Ok(Self {
-            width,
-            big_endian: plain.endianness() == Endianness::Big,
-        })
+        Ok(Self { width, big_endian: plain.endianness() == Endianness::Big })
     }
 
     /// Bytes of one component.
@@ -127,10 +124,7 @@ mod tests {
         let values = transpose(&columns, rows, dim);
         for row in 0..rows {
             for column in 0..dim {
-                assert_eq!(
-                    values[row * dim + column].to_bits(),
-                    columns[column * rows + row].to_bits()
-                );
+                assert_eq!(values[row * dim + column].to_bits(), columns[column * rows + row].to_bits());
             }
         }
     }

@@ -49,20 +49,14 @@ impl Header {
         guard(&bytes[start..]).map_err(wrong)?;
         let npyz = npyz::NpyHeader::from_reader(Cursor::new(&bytes))
             .map_err(|error| Problem::NpyHeader(error.to_string()))?;
-        Ok(Self {
-            npyz,
-            length: bytes.len() as u64,
-        })
+        Ok(Self { npyz, length: bytes.len() as u64 })
     }
 
     /// The shape as Python writes it.
     pub(super) fn shape(&self) -> String {
         match self.npyz.shape() {
             [one] => format!("({one},)"),
-            many => format!(
-                "({})",
-                many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
-            ),
+            many => format!("({})", many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
         }
     }
 }
@@ -83,11 +77,7 @@ fn guard(text: &[u8]) -> Result<(), &'static str> {
             (None, b')' | b']' | b'}') => nesting = nesting.saturating_sub(1),
             (None, b'0'..=b'9') => {
                 let digits = number.unwrap_or(0).checked_mul(10);
-                number = Some(
-                    digits
-                        .and_then(|n| n.checked_add(u64::from(byte - b'0')))
-                        .ok_or(TOO_LARGE)?,
-                );
+                number = Some(digits.and_then(|n| n.checked_add(u64::from(byte - b'0'))).ok_or(TOO_LARGE)?);
                 continue;
             }
             (None, _) => (),
@@ -96,9 +86,7 @@ fn guard(text: &[u8]) -> Result<(), &'static str> {
             return Err("brackets are nested too deep");
         }
         // Zeros are left out: products are taken of parts of the shape too.
-        product = product
-            .checked_mul(number.take().unwrap_or(1).max(1))
-            .ok_or(TOO_LARGE)?;
+        product = product.checked_mul(number.take().unwrap_or(1).max(1)).ok_or(TOO_LARGE)?;
     }
     Ok(())
 }
@@ -144,12 +132,7 @@ mod tests {
     fn a_header_longer_than_it_may_be_is_not_allocated() {
         let mut bytes = [MAGIC, &[2, 0], &u32::MAX.to_le_bytes()].concat();
         bytes.push(b'{');
-        let error = Header::read(&mut bytes.as_slice())
-            .map(|header| header.length)
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("at most 10000 bytes, got 4294967295"),
-            "{error}"
-        );
+        let error = Header::read(&mut bytes.as_slice()).map(|header| header.length).unwrap_err();
+        assert!(error.to_string().contains("at most 10000 bytes, got 4294967295"), "{error}");
     }
 }
