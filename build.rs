@@ -9,7 +9,8 @@ use prost::Message;
 const PROTOS: [&str; 2] = ["proto/lookalike/v1/recognition.proto", "proto/lookalike/v1/operations.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    protocol()
+    protocol()?;
+    opencl_loader()
 }
 
 /// Messages, services and their JSON mapping from `proto/`; the descriptor set is kept for server reflection.
@@ -31,5 +32,28 @@ fn check_written(out: &Path) -> Result<(), Box<dyn Error>> {
             return Err(format!("the protocol compiler wrote no {name}").into());
         }
     }
+    Ok(())
+}
+
+/// Compiles the forwarding `libOpenCL.a` and puts it before any system library in the linker's search.
+///
+/// The crate `cl-sys` asks the linker for `-lOpenCL`. Folders given with `-L` are searched before the system's, so this
+/// archive is taken even where a real `libOpenCL.so` is installed, and nothing need be installed at all. Beyond Linux the
+/// platform's own OpenCL is linked, as `cl-sys` does it by itself.
+fn opencl_loader() -> Result<(), Box<dyn Error>> {
+    const SOURCE: &str = "src/backend/opencl/loader.c";
+    println!("cargo::rerun-if-changed={SOURCE}");
+    if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
+        return Ok(());
+    }
+    // Without metadata: `cl-sys` names the library already, only the folder is ours to add.
+    cc::Build::new()
+        .file(SOURCE)
+        .std("c11")
+        .warnings(true)
+        .extra_warnings(true)
+        .cargo_metadata(false)
+        .compile("OpenCL");
+    println!("cargo::rustc-link-search=native={}", env::var("OUT_DIR")?);
     Ok(())
 }

@@ -168,8 +168,8 @@ impl RowSet {
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// No device that the configuration allows; the text says what was found.
-    #[error("no usable OpenCL device: {0}")]
-    NoDevice(String),
+    #[error("no usable OpenCL device: {}", .0.text)]
+    NoDevice(opencl::NoDevice),
     /// A kernel file that is missing, unreadable or does not compile; the text holds the build log.
     #[error("OpenCL kernel {kernel}: {reason}")]
     Kernel {

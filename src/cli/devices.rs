@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::output::{Output, PlainFormat, table};
 use super::settings::SettingsArgs;
-use crate::backend::opencl::{self, DeviceReport, DeviceSurvey};
+use crate::backend::opencl::{self, DeviceRecord, DeviceSurvey};
 
 #[derive(Debug, Args)]
 pub(super) struct DevicesArgs {
@@ -21,14 +21,25 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
             let devices: Vec<_> = survey.devices.iter().map(device_json).collect();
             output.json(&json!({
                 "devices": devices,
-                "chosen": survey.chosen,
-                "conclusion": survey.sentence,
+                "chosen": survey.chosen.as_ref().ok(),
+                "conclusion": conclusion(&survey),
             }))
         }
         PlainFormat::Table => {
             print_table(&survey, output)?;
-            Ok(output.line(&survey.sentence)?)
+            Ok(output.line(conclusion(&survey))?)
         }
+    }
+}
+
+/// Which device is taken, or why none is.
+fn conclusion(survey: &DeviceSurvey) -> String {
+    match &survey.chosen {
+        Ok(chosen) => {
+            let device = &survey.devices[*chosen];
+            format!("{}:{} {} is taken", device.platform_index, device.device_index, device.name)
+        }
+        Err(absence) => format!("no device is taken: {}", absence.text),
     }
 }
 
@@ -44,7 +55,7 @@ fn print_table(survey: &DeviceSurvey, output: &mut Output) -> std::io::Result<()
             device.kind.as_str().to_owned(),
             device.platform.clone(),
             device.driver.clone(),
-            (device.memory_bytes >> 20).to_string(),
+            (device.global_memory_bytes >> 20).to_string(),
             if device.usable { "yes" } else { "no" }.to_owned(),
             device.reason.clone(),
         ]);
@@ -52,7 +63,7 @@ fn print_table(survey: &DeviceSurvey, output: &mut Output) -> std::io::Result<()
     output.line(table)
 }
 
-fn device_json(device: &DeviceReport) -> serde_json::Value {
+fn device_json(device: &DeviceRecord) -> serde_json::Value {
     json!({
         "platform_index": device.platform_index,
         "device_index": device.device_index,
@@ -60,7 +71,7 @@ fn device_json(device: &DeviceReport) -> serde_json::Value {
         "name": device.name,
         "kind": device.kind.as_str(),
         "driver": device.driver,
-        "memory_bytes": device.memory_bytes,
+        "memory_bytes": device.global_memory_bytes,
         "usable": device.usable,
         "reason": device.reason,
     })

@@ -105,7 +105,7 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
     if wish == Wish::Configured && settings.fallback == Fallback::Fail {
         return Err(error);
     }
-    let reason = survey.none_because.map_or_else(|| reason_of(&error), FallbackReason::from);
+    let reason = reason_of(&error);
     let sentence = match wish {
         Wish::Configured => format!("backend.kind is opencl, but {error}"),
         Wish::Preferred => format!("backend.kind is auto, but {error}"),
@@ -134,7 +134,7 @@ impl From<NoDeviceReason> for FallbackReason {
 /// The label of a backend's error.
 pub(super) fn reason_of(error: &BackendError) -> FallbackReason {
     match error {
-        BackendError::NoDevice(_) => FallbackReason::NoMatch,
+        BackendError::NoDevice(absence) => absence.reason.into(),
         BackendError::Kernel { .. } => FallbackReason::KernelError,
         BackendError::Device { .. } => FallbackReason::DeviceError,
         BackendError::OutOfMemory { .. } => FallbackReason::OutOfMemory,

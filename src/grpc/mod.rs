@@ -18,8 +18,6 @@ pub use serving::Serving;
 
 /// The protocol's messages, services and their JSON mapping, as `build.rs` compiled them from `proto/`.
 #[expect(
-    missing_docs,
-    unreachable_pub,
     clippy::pedantic,
     reason = "compiled from proto/, where the docs are"
 )]

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use super::proto;
 use super::proto::operations_server::Operations;
 use super::serving::Serving;
-use crate::backend::opencl::DeviceReport;
+use crate::backend::opencl::DeviceRecord;
 use crate::engine::BackendChoice;
 use crate::gallery::Snapshot;
 use crate::recognize::Recognizer;
@@ -78,7 +78,7 @@ fn backends(choice: &BackendChoice) -> Vec<proto::BackendInfo> {
     choice.backends.iter().enumerate().map(backend).collect()
 }
 
-fn device(device: &DeviceReport) -> proto::DeviceInfo {
+fn device(device: &DeviceRecord) -> proto::DeviceInfo {
     proto::DeviceInfo {
         platform_index: device.platform_index as u32,
         device_index: device.device_index as u32,
@@ -86,7 +86,7 @@ fn device(device: &DeviceReport) -> proto::DeviceInfo {
         name: device.name.clone(),
         kind: device.kind.as_str().to_owned(),
         driver: device.driver.clone(),
-        memory_bytes: device.memory_bytes,
+        memory_bytes: device.global_memory_bytes,
         usable: device.usable,
         reason: device.reason.clone(),
     }

@@ -1,0 +1,390 @@
+//! One device with its context and queue: the only place that creates, uses and releases the driver's objects.
+//!
+//! The objects are held by types of ours over `ocl::ffi`, not by `ocl`'s own, because those panic when a release fails and
+//! when a driver answers a status they do not know; a device that dies while serving must end in an error, so that the CPU can
+//! answer instead.
+//!
+//! Invariants: each object is released once, when its owner is dropped. Reads and writes block, so host memory is borrowed only
+//! during a call. The queue is in order. Nothing in here is `Send`: one thread owns a device and everything made with it.
+
+#![expect(unsafe_code, reason = "the OpenCL boundary: objects and commands of one device")]
+
+use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+
+use ocl::ffi;
+
+use crate::backend::BackendError;
+
+use super::choose::{DeviceKind, DeviceRecord};
+use super::platform;
+use super::status::{BUILD_PROGRAM_FAILURE, Failure};
+
+macro_rules! owned {
+    ($(#[$doc:meta])* $name:ident, $raw:ty, $release:path) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name($raw);
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: the driver made this object for `self` alone, which is not used after this. The answer is of no
+                // use: a device that failed may refuse to release as well.
+                unsafe { $release(self.0) };
+            }
+        }
+    };
+}
+
+owned!(
+    /// What ties a device's objects together.
+    Context, ffi::cl_context, ffi::clReleaseContext
+);
+owned!(
+    /// Where commands are put.
+    Queue, ffi::cl_command_queue, ffi::clReleaseCommandQueue
+);
+owned!(
+    /// Memory on the device.
+    Memory, ffi::cl_mem, ffi::clReleaseMemObject
+);
+owned!(
+    /// A compiled source.
+    Program, ffi::cl_program, ffi::clReleaseProgram
+);
+owned!(
+    /// A function of a program.
+    RawKernel, ffi::cl_kernel, ffi::clReleaseKernel
+);
+owned!(
+    /// A command under way or done.
+    Event, ffi::cl_event, ffi::clReleaseEvent
+);
+
+/// What buffers may hold: any bits are a value, no padding.
+pub(super) trait Element: Copy + Default {}
+
+impl Element for f32 {}
+impl Element for u32 {}
+
+/// `T[len]` on the device.
+#[derive(Debug)]
+pub(super) struct Buffer<T> {
+    memory: Memory,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// Elements it holds.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// As a kernel's argument.
+    pub(super) fn arg(&self) -> Arg<'_> {
+        Arg::Memory(&self.memory)
+    }
+}
+
+/// A kernel's argument.
+#[derive(Debug)]
+pub(super) enum Arg<'a> {
+    /// A buffer.
+    Memory(&'a Memory),
+    /// A number.
+    U32(u32),
+}
+
+/// A kernel, ready to be launched.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    raw: RawKernel,
+    name: &'static str,
+    /// Most work-items that a work-group of it may have.
+    group_limit: usize,
+}
+
+impl Kernel {
+    /// Most work-items that a work-group of it may have.
+    pub(super) fn group_limit(&self) -> usize {
+        self.group_limit
+    }
+}
+
+/// How many work-items, and how many a work-group; each global size is a multiple of its local size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    /// Work-items.
+    pub(super) global: [usize; 3],
+    /// Work-items of a group.
+    pub(super) local: [usize; 3],
+}
+
+/// One device in use.
+#[derive(Debug)]
+pub(super) struct Device {
+    // Dropped in this order: the queue before its context.
+    queue: Queue,
+    context: Context,
+    id: ffi::cl_device_id,
+    record: DeviceRecord,
+    compute_units: usize,
+}
+
+impl Device {
+    /// Takes a device into use.
+    pub(super) fn open(found: platform::FoundDevice) -> Result<Self, BackendError> {
+        let platform::FoundDevice { id, record } = found;
+        let error = |failure: Failure| failed(&record, failure);
+        let mut status = 0;
+        // SAFETY: one device from the driver; no properties, no callback.
+        let context = unsafe {
+            ffi::clCreateContext(ptr::null(), 1, &raw const id, None, ptr::null_mut(), &raw mut status)
+        };
+        Failure::check("clCreateContext", status).map_err(error)?;
+        let context = Context(context);
+        // SAFETY: the context was made for this device.
+        let queue = unsafe {
+            ffi::clCreateCommandQueue(context.0, id, ffi::CL_QUEUE_PROFILING_ENABLE, &raw mut status)
+        };
+        Failure::check("clCreateCommandQueue", status).map_err(error)?;
+        Ok(Self { queue: Queue(queue), context, id, record, compute_units: platform::compute_units(id) })
+    }
+
+    /// What the device is.
+    pub(super) fn record(&self) -> &DeviceRecord {
+        &self.record
+    }
+
+    /// Its processors; at least 1.
+    pub(super) fn compute_units(&self) -> usize {
+        self.compute_units
+    }
+
+    /// Whether it is a graphics processor.
+    pub(super) fn is_gpu(&self) -> bool {
+        self.record.kind == DeviceKind::Gpu
+    }
+
+    fn failed(&self, failure: Failure) -> BackendError {
+        failed(&self.record, failure)
+    }
+
+    /// Memory for `len` elements, at least 1, for `what`.
+    pub(super) fn allocate<T: Element>(&self, len: usize, what: &str) -> Result<Buffer<T>, BackendError> {
+        let bytes = len.max(1).saturating_mul(size_of::<T>());
+        let mut status = 0;
+        // SAFETY: no host memory is handed over.
+        let memory = unsafe {
+            ffi::clCreateBuffer(
+                self.context.0,
+                ffi::CL_MEM_READ_WRITE,
+                bytes,
+                ptr::null_mut(),
+                &raw mut status,
+            )
+        };
+        Failure::check("clCreateBuffer", status).map_err(|failure| {
+            if failure.is_memory() {
+                BackendError::OutOfMemory {
+                    what: format!("{what} on OpenCL device {}", self.record.name),
+                    needed: bytes as u64,
+                    available: self.record.global_memory_bytes,
+                }
+            } else {
+                self.failed(failure)
+            }
+        })?;
+        Ok(Buffer { memory: Memory(memory), len: len.max(1), element: PhantomData })
+    }
+
+    /// Copies `values` to the start of `buffer`.
+    pub(super) fn write<T: Element>(&self, buffer: &Buffer<T>, values: &[T]) -> Result<(), BackendError> {
+        assert!(values.len() <= buffer.len, "{} values into a buffer of {}", values.len(), buffer.len);
+        if values.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the buffer has room for the values; the call returns when they are copied.
+        let status = unsafe {
+            ffi::clEnqueueWriteBuffer(
+                self.queue.0,
+                buffer.memory.0,
+                ffi::CL_TRUE,
+                0,
+                size_of_val(values),
+                values.as_ptr().cast(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        Failure::check("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))
+    }
+
+    /// Copies the start of `buffer` to `values`, after all commands before it are done.
+    pub(super) fn read<T: Element>(&self, buffer: &Buffer<T>, values: &mut [T]) -> Result<(), BackendError> {
+        assert!(values.len() <= buffer.len, "{} values from a buffer of {}", values.len(), buffer.len);
+        if values.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the buffer holds as many values and any bits are one; the call returns when they are copied.
+        let status = unsafe {
+            ffi::clEnqueueReadBuffer(
+                self.queue.0,
+                buffer.memory.0,
+                ffi::CL_TRUE,
+                0,
+                size_of_val(values),
+                values.as_mut_ptr().cast(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        Failure::check("clEnqueueReadBuffer", status).map_err(|failure| self.failed(failure))
+    }
+
+    /// Compiles `source` and takes its function `name`; the `Err` is for people: the driver's answer, and the build log.
+    pub(super) fn compile(&self, source: &str, options: &str, name: &'static str) -> Result<Kernel, String> {
+        let program = self.program(source)?;
+        let c_options = CString::new(options).map_err(|_| "a NUL character in the options".to_owned())?;
+        // SAFETY: the context's one device; the call returns when the program is built.
+        let status = unsafe {
+            ffi::clBuildProgram(program.0, 1, &raw const self.id, c_options.as_ptr(), None, ptr::null_mut())
+        };
+        if let Err(failure) = Failure::check("clBuildProgram", status) {
+            let log = self.build_log(&program);
+            let kind = if status == BUILD_PROGRAM_FAILURE { "does not compile" } else { "cannot be built" };
+            return Err(format!(
+                "{kind} for {} with {options} ({failure}); build log:\n{log}",
+                self.record.name
+            ));
+        }
+        let c_name = CString::new(name).map_err(|_| "a NUL character in the name".to_owned())?;
+        let mut status = 0;
+        // SAFETY: the program is built; the name is NUL-terminated. The kernel keeps the program alive.
+        let raw = unsafe { ffi::clCreateKernel(program.0, c_name.as_ptr(), &raw mut status) };
+        Failure::check("clCreateKernel", status)
+            .map_err(|failure| format!("has no function {name} ({failure})"))?;
+        let raw = RawKernel(raw);
+        let group_limit = self.group_limit(&raw);
+        Ok(Kernel { raw, name, group_limit })
+    }
+
+    fn program(&self, source: &str) -> Result<Program, String> {
+        let (text, length) = (source.as_ptr().cast(), source.len());
+        let mut status = 0;
+        // SAFETY: one text of the stated length; the driver copies it.
+        let program = unsafe {
+            ffi::clCreateProgramWithSource(
+                self.context.0,
+                1,
+                &raw const text,
+                &raw const length,
+                &raw mut status,
+            )
+        };
+        Failure::check("clCreateProgramWithSource", status).map_err(|failure| failure.to_string())?;
+        Ok(Program(program))
+    }
+
+    fn build_log(&self, program: &Program) -> String {
+        platform::text(|size, value, size_ret| {
+            // SAFETY: the program is this device's; `text` passes room of the stated size.
+            unsafe {
+                ffi::clGetProgramBuildInfo(
+                    program.0,
+                    self.id,
+                    ffi::CL_PROGRAM_BUILD_LOG,
+                    size,
+                    value,
+                    size_ret,
+                )
+            }
+        })
+    }
+
+    fn group_limit(&self, kernel: &RawKernel) -> usize {
+        let mut limit = 0_usize;
+        // SAFETY: the kernel is this device's; `limit` is as large as stated.
+        let status = unsafe {
+            ffi::clGetKernelWorkGroupInfo(
+                kernel.0,
+                self.id,
+                ffi::CL_KERNEL_WORK_GROUP_SIZE,
+                size_of::<usize>(),
+                (&raw mut limit).cast::<c_void>(),
+                ptr::null_mut(),
+            )
+        };
+        if status == 0 { limit.max(1) } else { 1 }
+    }
+
+    /// Puts a kernel with all its arguments, in order, into the queue.
+    pub(super) fn launch(
+        &self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        range: Range,
+    ) -> Result<Event, BackendError> {
+        let error = |failure: Failure| BackendError::Device {
+            device: self.record.name.clone(),
+            reason: format!("kernel {}: {failure}", kernel.name),
+        };
+        for (index, arg) in args.iter().enumerate() {
+            let (size, value): (usize, *const c_void) = match arg {
+                Arg::Memory(memory) => (size_of::<ffi::cl_mem>(), (&raw const memory.0).cast()),
+                Arg::U32(number) => (size_of::<u32>(), ptr::from_ref(number).cast()),
+            };
+            // SAFETY: the value is as large as stated and copied during the call.
+            let status = unsafe { ffi::clSetKernelArg(kernel.raw.0, index as u32, size, value) };
+            Failure::check("clSetKernelArg", status).map_err(error)?;
+        }
+        let mut event = ptr::null_mut();
+        // SAFETY: three sizes each. The driver has checked number and sizes of the arguments; the kernels keep to the
+        // buffers whose sizes the callers compute from the layouts that stand at the head of each kernel.
+        let status = unsafe {
+            ffi::clEnqueueNDRangeKernel(
+                self.queue.0,
+                kernel.raw.0,
+                3,
+                ptr::null(),
+                range.global.as_ptr(),
+                range.local.as_ptr(),
+                0,
+                ptr::null(),
+                &raw mut event,
+            )
+        };
+        Failure::check("clEnqueueNDRangeKernel", status).map_err(error)?;
+        Ok(Event(event))
+    }
+}
+
+impl Event {
+    /// How long the command took on the device, in nanoseconds; 0 where the driver does not say.
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        self.time(ffi::CL_PROFILING_COMMAND_END).saturating_sub(self.time(ffi::CL_PROFILING_COMMAND_START))
+    }
+
+    fn time(&self, what: ffi::cl_profiling_info) -> u64 {
+        let mut time = 0_u64;
+        // SAFETY: the event is alive; `time` is as large as stated.
+        let status = unsafe {
+            ffi::clGetEventProfilingInfo(
+                self.0,
+                what,
+                size_of::<u64>(),
+                (&raw mut time).cast::<c_void>(),
+                ptr::null_mut(),
+            )
+        };
+        if status == 0 { time } else { 0 }
+    }
+}
+
+fn failed(record: &DeviceRecord, failure: Failure) -> BackendError {
+    BackendError::Device { device: record.name.clone(), reason: failure.to_string() }
+}

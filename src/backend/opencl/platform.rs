@@ -1,0 +1,198 @@
+//! Asks the machine what OpenCL devices it has.
+//!
+//! Asked through the C functions, since `ocl::Platform::list` waits ten seconds and panics where there is no platform. Nothing
+//! in here fails or panics: what a driver does not tell is empty or 0, and a device that tells too little is unusable.
+
+#![expect(unsafe_code, reason = "the OpenCL boundary: queries of platforms and devices")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+use ocl::ffi;
+
+use super::choose::{DeviceKind, DeviceRecord};
+use super::status::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
+
+/// Most platforms, and most devices of one, that are looked at.
+const MAX_LISTED: usize = 64;
+
+/// Longest text that a driver may tell.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// What was found on this machine.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The loader's file name; `None` where there is none.
+    pub(super) loader: Option<String>,
+    /// The platforms' names.
+    pub(super) platforms: Vec<String>,
+    /// All their devices.
+    pub(super) devices: Vec<FoundDevice>,
+    /// What a driver answered instead of its platforms.
+    pub(super) trouble: Option<Failure>,
+}
+
+/// A device and what it says of itself.
+#[derive(Debug)]
+pub(super) struct FoundDevice {
+    /// The driver's handle: valid as long as the process lives.
+    pub(super) id: ffi::cl_device_id,
+    /// What it is.
+    pub(super) record: DeviceRecord,
+}
+
+/// Looks at every platform and device.
+pub(super) fn find() -> Found {
+    let mut found = Found { loader: loader(), ..Found::default() };
+    if found.loader.is_none() {
+        return found;
+    }
+    let platforms = match platform_ids() {
+        Ok(platforms) => platforms,
+        Err(failure) => {
+            found.trouble = (failure.status != PLATFORM_NOT_FOUND).then_some(failure);
+            return found;
+        }
+    };
+    for (platform_index, &platform) in platforms.iter().enumerate() {
+        let name = platform_text(platform, ffi::CL_PLATFORM_NAME);
+        for (device_index, id) in device_ids(platform).into_iter().enumerate() {
+            let record =
+                DeviceRecord { platform_index, device_index, platform: name.clone(), ..describe(id) };
+            found.devices.push(FoundDevice { id, record });
+        }
+        found.platforms.push(name);
+    }
+    found
+}
+
+/// How many compute units a device has; at least 1.
+pub(super) fn compute_units(device: ffi::cl_device_id) -> usize {
+    (device_number::<u32>(device, ffi::CL_DEVICE_MAX_COMPUTE_UNITS) as usize).max(1)
+}
+
+fn describe(device: ffi::cl_device_id) -> DeviceRecord {
+    let fault = if device_number::<ffi::cl_bool>(device, ffi::CL_DEVICE_AVAILABLE) == 0 {
+        "the driver says that it is not available"
+    } else if device_number::<ffi::cl_bool>(device, ffi::CL_DEVICE_COMPILER_AVAILABLE) == 0 {
+        "its driver has no compiler for kernels"
+    } else if device_number::<ffi::cl_bool>(device, ffi::CL_DEVICE_ENDIAN_LITTLE) == 0 {
+        "it is big-endian"
+    } else {
+        ""
+    };
+    DeviceRecord {
+        platform_index: 0,
+        device_index: 0,
+        platform: String::new(),
+        name: device_text(device, ffi::CL_DEVICE_NAME),
+        kind: kind(device_number(device, ffi::CL_DEVICE_TYPE)),
+        driver: device_text(device, ffi::CL_DRIVER_VERSION),
+        global_memory_bytes: device_number(device, ffi::CL_DEVICE_GLOBAL_MEM_SIZE),
+        max_allocation_bytes: device_number(device, ffi::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        usable: fault.is_empty(),
+        reason: fault.to_owned(),
+    }
+}
+
+/// Simulators call themselves everything at once; they run on the CPU, so that comes first.
+fn kind(bits: ffi::cl_device_type) -> DeviceKind {
+    if bits & ffi::CL_DEVICE_TYPE_CPU != 0 {
+        DeviceKind::Cpu
+    } else if bits & ffi::CL_DEVICE_TYPE_GPU != 0 {
+        DeviceKind::Gpu
+    } else if bits & ffi::CL_DEVICE_TYPE_ACCELERATOR != 0 {
+        DeviceKind::Accelerator
+    } else {
+        DeviceKind::Other
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn loader() -> Option<String> {
+    unsafe extern "C" {
+        /// In `loader.c`.
+        fn lookalike_opencl_library() -> *const c_char;
+    }
+    // SAFETY: takes nothing, may be called from any thread.
+    let name = unsafe { lookalike_opencl_library() };
+    // SAFETY: NULL, or a NUL-terminated text that is never changed or freed.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
+/// Elsewhere the system's own OpenCL is linked, and the program would not have started without it.
+#[cfg(not(target_os = "linux"))]
+fn loader() -> Option<String> {
+    Some("OpenCL".to_owned())
+}
+
+fn platform_ids() -> Result<Vec<ffi::cl_platform_id>, Failure> {
+    let mut ids = [ptr::null_mut(); MAX_LISTED];
+    let mut count = 0;
+    // SAFETY: `ids` has room for the number of entries given, `count` for one number.
+    let status = unsafe { ffi::clGetPlatformIDs(MAX_LISTED as u32, ids.as_mut_ptr(), &raw mut count) };
+    Failure::check("clGetPlatformIDs", status)?;
+    Ok(ids[..(count as usize).min(MAX_LISTED)].to_vec())
+}
+
+fn device_ids(platform: ffi::cl_platform_id) -> Vec<ffi::cl_device_id> {
+    let mut ids = [ptr::null_mut(); MAX_LISTED];
+    let mut count = 0;
+    // SAFETY: `platform` came from the driver; `ids` has room for the number of entries given, `count` for one number.
+    let status = unsafe {
+        ffi::clGetDeviceIDs(
+            platform,
+            ffi::CL_DEVICE_TYPE_ALL,
+            MAX_LISTED as u32,
+            ids.as_mut_ptr(),
+            &raw mut count,
+        )
+    };
+    match Failure::check("clGetDeviceIDs", status) {
+        Ok(()) => ids[..(count as usize).min(MAX_LISTED)].to_vec(),
+        Err(failure) => {
+            if failure.status != DEVICE_NOT_FOUND {
+                tracing::debug!(%failure, "an OpenCL platform does not list its devices");
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// A number that a device tells; 0 where it does not.
+fn device_number<T: Copy + Default>(device: ffi::cl_device_id, what: ffi::cl_device_info) -> T {
+    let mut value = T::default();
+    // SAFETY: `device` came from the driver; `value` is as large as stated, and any bits make a number.
+    let status = unsafe {
+        ffi::clGetDeviceInfo(device, what, size_of::<T>(), (&raw mut value).cast(), ptr::null_mut())
+    };
+    if status == 0 { value } else { T::default() }
+}
+
+fn device_text(device: ffi::cl_device_id, what: ffi::cl_device_info) -> String {
+    text(|size, value, size_ret| {
+        // SAFETY: `device` came from the driver; `text` passes room of the stated size.
+        unsafe { ffi::clGetDeviceInfo(device, what, size, value, size_ret) }
+    })
+}
+
+fn platform_text(platform: ffi::cl_platform_id, what: ffi::cl_platform_info) -> String {
+    text(|size, value, size_ret| {
+        // SAFETY: `platform` came from the driver; `text` passes room of the stated size.
+        unsafe { ffi::clGetPlatformInfo(platform, what, size, value, size_ret) }
+    })
+}
+
+/// A text from one of the `clGet...Info`, asked for its length first; empty where there is none.
+pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> i32) -> String {
+    let mut size = 0;
+    if ask(0, ptr::null_mut(), &raw mut size) != 0 {
+        return String::new();
+    }
+    let mut bytes = vec![0_u8; size.min(MAX_TEXT_BYTES)];
+    if bytes.is_empty() || ask(bytes.len(), bytes.as_mut_ptr().cast(), ptr::null_mut()) != 0 {
+        return String::new();
+    }
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}

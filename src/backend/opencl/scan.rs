@@ -1,0 +1,280 @@
+//! A scan: probes in tiles, rows in chunks, lists on the device, the last choice on the host.
+//!
+//! Two ways, by how many candidates are wanted. Up to 256 a probe, each work-item keeps a list and the device merges the lists
+//! of a chunk to one a probe (`lanes.cl`, `merge.cl`). Beyond that the device writes every score and the host chooses
+//! (`scores.cl`), a bounded piece at a time.
+//!
+//! More candidates than k are returned, so that the certificate of the k-th place rarely fails; each attempt asks for four times
+//! as many as the one before.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Instant;
+
+use crate::backend::{BackendError, Loaded, RowSet, ScreenJob, ScreenTiming, Screened};
+use crate::domain::Matrix;
+
+use super::bound::error_bound;
+use super::collect::Collector;
+use super::device::{Arg, Device, Event, Kernel};
+use super::program::{MAX_QUERY_COUNT, Parameters, Programs, Role, list_size, query_count};
+use super::range::{ScanShape, WorkLimits, merge_range, score_range};
+use super::rows::Rows;
+use super::scratch::Scratch;
+
+/// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
+const MERGED_BYTES: usize = 8 << 20;
+
+/// Most chunks whose merged lists are left on the device before they are read.
+const MAX_PENDING_CHUNKS: usize = 64;
+
+/// Bytes of raw scores that one launch writes.
+const SCORE_BYTES: usize = 32 << 20;
+
+/// What scans on one device share: compiled kernels and working memory.
+#[derive(Debug)]
+pub(super) struct Engine {
+    /// The device.
+    pub(super) device: Device,
+    /// Its kernels.
+    pub(super) programs: Programs,
+    /// Its working memory.
+    pub(super) scratch: Scratch,
+}
+
+/// Rows ready to be scanned.
+#[derive(Debug)]
+pub(super) struct LoadedRows {
+    pub(super) engine: Rc<RefCell<Engine>>,
+    pub(super) rows: Rows,
+}
+
+impl Loaded for LoadedRows {
+    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError> {
+        let engine = &mut *self.engine.borrow_mut();
+        self.rows.settle(&engine.device)?;
+        let matrix = self.rows.matrix();
+        let wanted = wanted(job.k, job.attempt, matrix.rows());
+        let mut screened = Screened {
+            probes: Vec::with_capacity(job.probes.rows()),
+            bound: error_bound(matrix.stride()),
+            timing: ScreenTiming::default(),
+            invalid_indices: 0,
+        };
+        for first in (0..job.probes.rows()).step_by(MAX_QUERY_COUNT) {
+            let probes = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
+            let tile = Tile { probes: job.probes, range: probes.clone(), skips: &job.skips[probes] };
+            let collectors = match list_size(wanted) {
+                Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut screened.timing)?,
+                None => scan_scores(engine, &self.rows, &tile, wanted, &mut screened.timing)?,
+            };
+            let merging = Instant::now();
+            for collector in collectors {
+                let (candidates, invalid) = collector.finish(matrix.rows() as u32);
+                screened.probes.push(candidates);
+                screened.invalid_indices += invalid;
+            }
+            screened.timing.host_merge_ns += nanoseconds(merging);
+        }
+        Ok(screened)
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.rows.device_bytes() + self.engine.borrow().scratch.device_bytes()
+    }
+}
+
+/// Probes of one pass over the rows.
+struct Tile<'a> {
+    probes: &'a Matrix,
+    range: Range<usize>,
+    skips: &'a [RowSet],
+}
+
+impl<'a> Tile<'a> {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn collectors(&self, wanted: usize) -> Vec<Collector<'a>> {
+        self.skips.iter().map(|skips| Collector::new(skips, wanted)).collect()
+    }
+}
+
+/// How many candidates a probe is to have: k, a quarter more but at least 8, four times as many at each further attempt.
+fn wanted(k: usize, attempt: u32, rows: usize) -> usize {
+    let first = k.saturating_add((k / 4).max(8));
+    first.saturating_mul(4_usize.saturating_pow(attempt)).min(rows).max(1)
+}
+
+fn scan_lists<'a>(
+    engine: &mut Engine,
+    rows: &Rows,
+    tile: &Tile<'a>,
+    list: usize,
+    timing: &mut ScreenTiming,
+) -> Result<Vec<Collector<'a>>, BackendError> {
+    let Engine { device, programs, scratch } = engine;
+    let started = Instant::now();
+    let probes = tile.len();
+    let stride = rows.matrix().stride();
+    let query_count = query_count(probes);
+    let parameters = |role| Parameters { role, stride, list, query_count };
+    let scan = programs.kernel(device, parameters(Role::ScanLanes))?;
+    let merge = programs.kernel(device, parameters(Role::MergeLists))?;
+    let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan));
+    let chunks = rows.chunks();
+    let merged_bytes = probes * list * 2 * size_of::<f32>();
+    let pending = (MERGED_BYTES / merged_bytes).clamp(1, MAX_PENDING_CHUNKS).min(chunks.len().max(1));
+
+    scratch.put_probes(device, tile.probes, tile.range.clone())?;
+    scratch.put_skips(device, tile.skips)?;
+    scratch.size_lists(device, shape.lists * probes * list, pending * probes * list)?;
+    let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
+    let mut collectors = tile.collectors(list);
+    let (mut waited_ns, mut merged_ns) = (nanoseconds(started), 0);
+    for group in chunks.chunks(pending) {
+        let started = Instant::now();
+        let merges = pass.launch(scratch, group)?;
+        let (scores, indices) = scratch.read_merged(device, group.len() * probes * list)?;
+        waited_ns += nanoseconds(started);
+        merged_ns += merges.iter().map(Event::elapsed_ns).sum::<u64>();
+
+        let merging = Instant::now();
+        let lists = scores.chunks_exact(list).zip(indices.chunks_exact(list));
+        let owners = group.iter().flat_map(|chunk| (0..probes).map(move |probe| (chunk, probe)));
+        for ((chunk, probe), (scores, indices)) in owners.zip(lists) {
+            collectors[probe].take_list(chunk.start as u32..chunk.end as u32, scores, indices);
+        }
+        timing.host_merge_ns += nanoseconds(merging);
+    }
+    timing.scan_ns += waited_ns.saturating_sub(merged_ns);
+    timing.device_merge_ns += merged_ns;
+    Ok(collectors)
+}
+
+/// What stays the same from chunk to chunk.
+struct ListPass<'a> {
+    device: &'a Device,
+    scan: &'a Kernel,
+    merge: &'a Kernel,
+    rows: &'a Rows,
+    shape: ScanShape,
+    probes: usize,
+    list: usize,
+}
+
+impl ListPass<'_> {
+    /// Scans and merges some chunks; their merged lists follow one another in the scratch memory.
+    fn launch(&self, scratch: &Scratch, chunks: &[Range<usize>]) -> Result<Vec<Event>, BackendError> {
+        let mut merges = Vec::with_capacity(chunks.len());
+        for (place, chunk) in chunks.iter().enumerate() {
+            let rows = self.rows.on_device(self.device, chunk)?;
+            let args = [
+                rows.arg(),
+                scratch.probes.arg(),
+                scratch.skip_offsets.arg(),
+                scratch.skip_ranges.arg(),
+                scratch.list_scores.arg(),
+                scratch.list_indices.arg(),
+                Arg::U32(chunk.len() as u32),
+                Arg::U32(self.probes as u32),
+                Arg::U32(self.shape.segment_rows as u32),
+                Arg::U32(chunk.start as u32),
+            ];
+            self.device.launch(self.scan, &args, self.shape.range)?;
+            let entries = self.shape.lists * self.list;
+            let args = [
+                scratch.list_scores.arg(),
+                scratch.list_indices.arg(),
+                scratch.merged_scores.arg(),
+                scratch.merged_indices.arg(),
+                Arg::U32(entries as u32),
+                Arg::U32((place * self.probes * self.list) as u32),
+            ];
+            merges.push(self.device.launch(self.merge, &args, merge_range(self.probes))?);
+        }
+        Ok(merges)
+    }
+}
+
+fn scan_scores<'a>(
+    engine: &mut Engine,
+    rows: &Rows,
+    tile: &Tile<'a>,
+    wanted: usize,
+    timing: &mut ScreenTiming,
+) -> Result<Vec<Collector<'a>>, BackendError> {
+    let Engine { device, programs, scratch } = engine;
+    let started = Instant::now();
+    let probes = tile.len();
+    let query_count = query_count(probes);
+    // No list is kept on the device: any size will do, so that one kernel serves all.
+    let list = 1;
+    let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, query_count };
+    let kernel = programs.kernel(device, parameters)?;
+    let limits = work_limits(device, &kernel);
+    let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
+    scratch.put_probes(device, tile.probes, tile.range.clone())?;
+    scratch.size_scores(device, launch_rows * probes)?;
+    let mut collectors = tile.collectors(wanted);
+    timing.scan_ns += nanoseconds(started);
+    for chunk in rows.chunks() {
+        let started = Instant::now();
+        let on_device = rows.on_device(device, &chunk)?;
+        timing.scan_ns += nanoseconds(started);
+        for first in chunk.clone().step_by(launch_rows) {
+            let started = Instant::now();
+            let count = launch_rows.min(chunk.end - first);
+            let args = [
+                on_device.arg(),
+                scratch.probes.arg(),
+                scratch.scores.arg(),
+                Arg::U32((first - chunk.start) as u32),
+                Arg::U32(count as u32),
+                Arg::U32(probes as u32),
+            ];
+            device.launch(&kernel, &args, score_range(probes, count, limits))?;
+            let scores = scratch.read_scores(device, count * probes)?;
+            timing.scan_ns += nanoseconds(started);
+
+            let merging = Instant::now();
+            for (row, of_row) in (first as u32..).zip(scores.chunks_exact(probes)) {
+                for (collector, raw) in collectors.iter_mut().zip(of_row) {
+                    collector.take_score(row, *raw);
+                }
+            }
+            timing.host_merge_ns += nanoseconds(merging);
+        }
+    }
+    Ok(collectors)
+}
+
+fn work_limits(device: &Device, kernel: &Kernel) -> WorkLimits {
+    WorkLimits {
+        group_items: kernel.group_limit(),
+        compute_units: device.compute_units(),
+        wide: device.is_gpu(),
+    }
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::wanted;
+
+    #[test]
+    fn each_attempt_wants_four_times_as_many_up_to_all() {
+        assert_eq!(wanted(1, 0, 1000), 9);
+        assert_eq!(wanted(32, 0, 1000), 40);
+        assert_eq!(wanted(100, 0, 1000), 125);
+        assert_eq!(wanted(100, 1, 1000), 500);
+        assert_eq!(wanted(100, 2, 1000), 1000);
+        assert_eq!(wanted(usize::MAX, 40, 7), 7);
+        assert_eq!(wanted(5, 0, 0), 1);
+    }
+}
