@@ -71,9 +71,14 @@ fn find(folder: &Path) -> Result<PathBuf, StoreError> {
     if file.is_file() { Ok(file) } else { Err(StoreError::NoDatabase(folder.to_owned())) }
 }
 
-/// Settings of this connection; nothing of them is written to the database.
+/// Opens a database. Nothing of what is set here is written to it.
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    configure(&db).map_err(|error| unreadable(file, error))?;
+    Ok(db)
+}
+
+fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "trusted_schema", false)?;
@@ -81,8 +86,7 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     // Nothing of an embedding may lie in a temporary file.
     db.pragma_update(None, "temp_store", "MEMORY")?;
     db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
-    db.pragma_update(None, "synchronous", "FULL")?;
-    Ok(db)
+    db.pragma_update(None, "synchronous", "FULL")
 }
 
 fn use_wal(db: &Connection) -> Result<(), StoreError> {
