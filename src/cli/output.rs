@@ -71,7 +71,7 @@ impl Output {
 /// A table with a header, in plain characters.
 pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).force_no_tty().set_header(header);
+    table.load_style(presets::UTF8_FULL_CONDENSED).force_no_tty().set_header(header);
     table
 }
 
