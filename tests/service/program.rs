@@ -134,10 +134,12 @@ fn the_demo_does_the_main_job_and_ends() {
             let decision = probe["decision"].as_str().unwrap();
             let nearest = probe["nearest"].as_str().unwrap();
             let named = if decision == "RECOGNIZED" { nearest } else { "-" };
-            let number = |key: &str| format!("{:.6}", probe[key].as_f64().unwrap());
-            let (score, margin) = (number("score"), number("margin"));
+            // As rounded to f32; the margin is a difference of two such numbers.
+            let score = format!("{:.6}", probe["score"].as_f64().unwrap() as f32);
+            let margin: f64 = cells[4].parse().unwrap();
+            assert!((margin - probe["margin"].as_f64().unwrap()).abs() < 1e-6, "{id}: {margin}");
             let runner_up = probe["runner_up"].as_str().unwrap();
-            assert_eq!(cells, [id, decision, named, &score, &margin, nearest, runner_up]);
+            assert_eq!(cells, [id, decision, named, &score, cells[4], nearest, runner_up]);
         }
         let command = shown.lines().find(|line| line.starts_with("grpcurl ")).unwrap();
         assert!(command.ends_with(" lookalike.v1.Recognition/Recognize"), "{command}");
