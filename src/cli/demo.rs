@@ -36,8 +36,8 @@ const FILES: [(&str, &[u8]); 3] = [
 
 /// The sample's model, and what was found to suit it (`sample/README.md`).
 const MODEL: &str = "dlib_face_recognition_resnet_model_v1";
-const THRESHOLD: f32 = 0.94;
-const MIN_MARGIN: f32 = 0.02;
+const THRESHOLD: f32 = 0.942;
+const MIN_MARGIN: f32 = 0.04;
 
 #[derive(Debug, Args)]
 pub(super) struct DemoArgs {
