@@ -5,6 +5,8 @@
 //! way, `LD_PRELOAD`, cannot reach calls bound to the loader that is linked in.) So the scan runs in a process of its own: this test
 //! binary, started again and told to run the `child` test. Needs the Debian package `oclgrind`.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

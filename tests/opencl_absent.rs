@@ -3,6 +3,8 @@
 //! The OpenCL loader is opened once a process, so each case is a process of its own: this test binary, started again with another
 //! environment and told to run one of the `child` tests.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
