@@ -66,6 +66,8 @@ impl Loaded for LoadedRows {
             let probes = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
             let tile = Tile { probes: job.probes, range: probes.clone(), skips: &job.skips[probes] };
             let collectors = match list_size(wanted) {
+                // Nothing to scan: no kernel need be compiled to say so.
+                _ if matrix.rows() == 0 => tile.collectors(wanted),
                 Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut screened.timing)?,
                 None => scan_scores(engine, &self.rows, &tile, wanted, &mut screened.timing)?,
             };

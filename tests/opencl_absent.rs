@@ -1,0 +1,77 @@
+//! Machines without OpenCL: the program starts, and says at once what is missing.
+//!
+//! The OpenCL loader is opened once a process, so each case is a process of its own: this test binary, started again with another
+//! environment and told to run one of the `child` tests.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lookalike::backend::BackendError;
+use lookalike::backend::opencl::{NoDeviceReason, OpenClBackend, devices};
+use lookalike::config::{DeviceChoice, OpenClSettings};
+
+fn settings() -> OpenClSettings {
+    OpenClSettings {
+        device: DeviceChoice::Auto,
+        allow_cpu_devices: true,
+        chunk_rows: 50_000,
+        memory_limit_bytes: None,
+        kernel_dir: None,
+    }
+}
+
+fn run_child(name: &str, variable: &str, value: &Path) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env(variable, value)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Asks for the devices twice over, by both ways, and checks what is said and how fast.
+fn check_absence(reason: NoDeviceReason, text: &str) {
+    let started = Instant::now();
+    let survey = devices(&settings());
+    let refused = OpenClBackend::open(&settings()).unwrap_err();
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+    let absence = survey.absence.unwrap();
+    assert_eq!((absence.reason, absence.text.as_str()), (reason, text));
+    assert!(survey.devices.is_empty() && survey.chosen.is_none());
+    assert!(matches!(&refused, BackendError::NoDevice(said) if said == text), "{refused}");
+}
+
+#[test]
+fn without_a_loader_the_survey_says_so_in_under_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    run_child("child_without_a_loader", "LOOKALIKE_OPENCL_LIBRARY", &folder.path().join("libOpenCL.so.1"));
+}
+
+#[test]
+#[ignore = "a child process of without_a_loader_the_survey_says_so_in_under_a_second"]
+fn child_without_a_loader() {
+    check_absence(NoDeviceReason::NoLoader, "no OpenCL loader (libOpenCL.so.1) on this machine");
+    assert_eq!(devices(&settings()).loader, None);
+}
+
+#[test]
+fn without_a_driver_the_survey_says_so_in_under_a_second() {
+    let empty = tempfile::tempdir().unwrap();
+    run_child("child_without_a_driver", "OCL_ICD_VENDORS", empty.path());
+}
+
+#[test]
+#[ignore = "a child process of without_a_driver_the_survey_says_so_in_under_a_second"]
+fn child_without_a_driver() {
+    check_absence(NoDeviceReason::NoPlatform, "an OpenCL loader but no platform (no ICD installed)");
+    assert!(devices(&settings()).loader.is_some());
+}
