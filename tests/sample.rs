@@ -18,16 +18,9 @@ fn the_sample_gallery_answers_as_numpy_does() {
     let records = formats::read_prototypes(&sample("gallery.npy"), Some(&labels), &mut silent).unwrap();
     let folder = tempfile::TempDir::new().unwrap();
     let mut store = Store::create_or_open(folder.path()).unwrap();
-    let import = Import {
-        gallery: DEFAULT_GALLERY,
-        options: ImportOptions::default(),
-        records,
-    };
+    let import = Import { gallery: DEFAULT_GALLERY, options: ImportOptions::default(), records };
     let report = store.import(import, &mut silent).unwrap();
-    assert_eq!(
-        (report.prototypes, report.identities, report.normalised),
-        (60, 12, 0)
-    );
+    assert_eq!((report.prototypes, report.identities, report.normalised), (60, 12, 0));
     let snapshot = store.snapshot(DEFAULT_GALLERY).unwrap();
     let expected: Value =
         serde_json::from_str(&std::fs::read_to_string(sample("expected.json")).unwrap()).unwrap();
@@ -42,30 +35,19 @@ fn the_sample_gallery_answers_as_numpy_does() {
             .iter()
             .enumerate()
             .map(|(row, held)| {
-                (
-                    canonical_score(embedding.as_slice(), snapshot.matrix().row(row)),
-                    held.index,
-                    row,
-                )
+                (canonical_score(embedding.as_slice(), snapshot.matrix().row(row)), held.index, row)
             })
             .collect();
         ranked.sort_by(|a, b| by_rank((a.0, a.1), (b.0, b.1)));
         for (found, top) in ranked.iter().zip(expected["top"].as_array().unwrap()) {
             assert_eq!(found.1, top["index"].as_u64().unwrap(), "{}", probe.id);
             let score = top["score"].as_f64().unwrap();
-            assert!(
-                (f64::from(found.0) - score).abs() < 1e-7,
-                "{}: {} {score}",
-                probe.id,
-                found.0
-            );
+            assert!((f64::from(found.0) - score).abs() < 1e-7, "{}: {} {score}", probe.id, found.0);
         }
         let best = snapshot.rows()[ranked[0].2].identity;
         let nearest = &snapshot.identities()[best].identity.name;
         assert_eq!(nearest, expected["nearest"].as_str().unwrap(), "{}", probe.id);
-        let known = snapshot
-            .rows_of_identity(probe.identity.as_deref().unwrap())
-            .is_some();
+        let known = snapshot.rows_of_identity(probe.identity.as_deref().unwrap()).is_some();
         let decision = expected["decision"].as_str().unwrap();
         assert_eq!(known, decision != "BELOW_THRESHOLD", "{}", probe.id);
     }

@@ -231,28 +231,12 @@ mod tests {
             threshold: Some(Threshold::parse(0.5).unwrap()),
             min_margin: None,
         };
-        let unused = Identity {
-            name: "unused".to_owned(),
-            threshold: None,
-            min_margin: None,
-        };
+        let unused = Identity { name: "unused".to_owned(), threshold: None, min_margin: None };
         let prototypes = prototypes.iter().map(|(index, identity, id, source)| {
-            let key = PrototypeKey {
-                identity: (*identity).to_owned(),
-                id: (*id).to_owned(),
-            };
+            let key = PrototypeKey { identity: (*identity).to_owned(), id: (*id).to_owned() };
             let embedding = Embedding::parse(component(*index).to_vec(), 2, NormPolicy::Normalise).unwrap();
             let source = (*source).to_owned();
-            (
-                *index,
-                Prototype {
-                    key,
-                    source,
-                    origin: Origin::Import,
-                    created_ms: 0,
-                    embedding,
-                },
-            )
+            (*index, Prototype { key, source, origin: Origin::Import, created_ms: 0, embedding })
         });
         Snapshot::new(profile, vec![unused, ann], prototypes.collect())
     }
@@ -281,30 +265,17 @@ mod tests {
         let snapshot = snapshot(&stored);
         let order: Vec<u64> = snapshot.rows().iter().map(|row| row.index).collect();
         assert_eq!(order, [3, 50, 4, 70, 12]);
-        let names: Vec<&str> = snapshot
-            .identities()
-            .iter()
-            .map(|held| held.identity.name.as_str())
-            .collect();
+        let names: Vec<&str> = snapshot.identities().iter().map(|held| held.identity.name.as_str()).collect();
         assert_eq!(names, ["ann", "bob", "eve"]);
         assert_eq!(snapshot.rows_of_identity("bob"), Some(2..4));
         assert_eq!(snapshot.rows_of_identity("unused"), None);
         for (place, held) in snapshot.identities().iter().enumerate() {
-            assert!(
-                snapshot.rows()[held.rows.clone()]
-                    .iter()
-                    .all(|row| row.identity == place)
-            );
+            assert!(snapshot.rows()[held.rows.clone()].iter().all(|row| row.identity == place));
         }
         for (row, held) in snapshot.rows().iter().enumerate() {
             let expected =
                 Embedding::parse(component(held.index).to_vec(), 2, NormPolicy::Normalise).unwrap();
-            assert_eq!(
-                snapshot.matrix().row(row),
-                expected.as_slice(),
-                "index {}",
-                held.index
-            );
+            assert_eq!(snapshot.matrix().row(row), expected.as_slice(), "index {}", held.index);
         }
         assert!(snapshot.identities()[0].identity.threshold.is_some());
         assert_eq!(snapshot.identities()[1].identity.threshold, None);
@@ -342,14 +313,8 @@ mod tests {
             (9, "ann", "3", "y.jpg"),
         ];
         let snapshot = snapshot(&stored);
-        assert_eq!(
-            indices(&snapshot, snapshot.rows_of_source("x.jpg").iter().copied()),
-            [0, 1]
-        );
-        assert_eq!(
-            indices(&snapshot, snapshot.rows_of_source("y.jpg").iter().copied()),
-            [9]
-        );
+        assert_eq!(indices(&snapshot, snapshot.rows_of_source("x.jpg").iter().copied()), [0, 1]);
+        assert_eq!(indices(&snapshot, snapshot.rows_of_source("y.jpg").iter().copied()), [9]);
         assert!(snapshot.rows_of_source("").is_empty() && snapshot.rows_of_source("x").is_empty());
     }
 

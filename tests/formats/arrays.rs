@@ -19,38 +19,19 @@ fn every_layout_of_the_same_array_reads_to_the_same_bits() {
     }
     let double = vectors(&shared("formats/numpy/f64_c.npy")).unwrap();
     assert_eq!((double.len(), double.dim()), (30, 128));
-    assert!(
-        double
-            .as_slice()
-            .iter()
-            .zip(plain.as_slice())
-            .all(|(a, b)| (a - b).abs() < 1e-6)
-    );
+    assert!(double.as_slice().iter().zip(plain.as_slice()).all(|(a, b)| (a - b).abs() < 1e-6));
     // The first numbers, as NumPy prints them.
-    assert_eq!(
-        bits(&plain.as_slice()[..2]),
-        bits(&[-0.100_766_57, 0.039_847_784])
-    );
+    assert_eq!(bits(&plain.as_slice()[..2]), bits(&[-0.100_766_57, 0.039_847_784]));
     assert_eq!(vectors(&shared("formats/numpy/f32_512.npy")).unwrap().dim(), 512);
 }
 
 #[test]
 fn a_npy_file_with_labels_gives_prototypes_in_its_order() {
-    let records = prototypes(
-        &shared("formats/numpy/f32_c.npy"),
-        Some(&shared("formats/numpy/labels.txt")),
-    )
-    .unwrap();
+    let records =
+        prototypes(&shared("formats/numpy/f32_c.npy"), Some(&shared("formats/numpy/labels.txt"))).unwrap();
     assert_eq!(records.len(), 30);
-    assert_eq!(
-        (records[7].identity.as_str(), records[7].id.as_str()),
-        ("person_002", "7")
-    );
-    assert!(
-        records[7].place.to_string().ends_with("f32_c.npy row 7 (from 0)"),
-        "{}",
-        records[7].place
-    );
+    assert_eq!((records[7].identity.as_str(), records[7].id.as_str()), ("person_002", "7"));
+    assert!(records[7].place.to_string().ends_with("f32_c.npy row 7 (from 0)"), "{}", records[7].place);
 }
 
 #[test]
@@ -60,10 +41,7 @@ fn bad_arrays_are_refused_with_what_was_expected_and_what_came() {
             "formats/edge_cases/one_dim_vector.npy",
             "expected 2 dimensions (rows, components), got 1 in shape (128,)",
         ),
-        (
-            "formats/edge_cases/empty_0x128.npy",
-            "expected at least one row, got none",
-        ),
+        ("formats/edge_cases/empty_0x128.npy", "expected at least one row, got none"),
         (
             "formats/edge_cases/truncated.npy",
             "expected 15488 bytes for shape (30, 128) of '<f4', got 15388: the file is cut off",
@@ -76,10 +54,7 @@ fn bad_arrays_are_refused_with_what_was_expected_and_what_came() {
             "formats/pickle/face_recognition_encodings.pickle",
             "expected a NumPy array (.npy) or JSON Lines, got a pickle",
         ),
-        (
-            "formats/numpy/embeddings_labels.npz",
-            "got a zip archive such as .npz",
-        ),
+        ("formats/numpy/embeddings_labels.npz", "got a zip archive such as .npz"),
         ("formats/hdf5/annbench_layout.hdf5", "got an HDF5 file"),
         ("formats/arrow/wide.parquet", "got a Parquet file"),
         ("formats/text/wide.csv", "got something else"),
@@ -87,10 +62,7 @@ fn bad_arrays_are_refused_with_what_was_expected_and_what_came() {
     for (path, expected) in cases {
         let error = vectors(&shared(path)).map(|_| ()).unwrap_err().to_string();
         let name = path.rsplit('/').next().unwrap();
-        assert!(
-            error.contains(expected) && error.contains(name),
-            "{path}: {error}"
-        );
+        assert!(error.contains(expected) && error.contains(name), "{path}: {error}");
     }
 }
 
@@ -116,10 +88,7 @@ fn trailing_bytes_and_other_types_are_refused() {
     bytes.push(0);
     fs::write(&path, &bytes).unwrap();
     let error = message(vectors(&path));
-    assert!(
-        error.ends_with("of '<f4', got 177: bytes follow the array"),
-        "{error}"
-    );
+    assert!(error.ends_with("of '<f4', got 177: bytes follow the array"), "{error}");
     let integers = path.with_file_name("integers.npy");
     npy::write_i64(&integers, 2, [[1_i64, 2].as_slice()].into_iter()).unwrap();
     assert_eq!(
@@ -136,10 +105,7 @@ fn a_shape_beyond_the_file_allocates_nothing() {
     bytes.extend_from_slice(text.as_bytes());
     let (_folder, path) = file("huge.npy", bytes);
     let error = message(vectors(&path));
-    assert!(
-        error.contains("expected 16384000000000084 bytes for shape (1000000000000, 4096)"),
-        "{error}"
-    );
+    assert!(error.contains("expected 16384000000000084 bytes for shape (1000000000000, 4096)"), "{error}");
 }
 
 #[test]
@@ -150,10 +116,7 @@ fn half_precision_is_read() {
     bytes.extend_from_slice(text.as_bytes());
     bytes.extend_from_slice(&[0x00, 0x3c, 0x00, 0xc0, 0x55, 0x35]);
     let (_folder, path) = file("half.npy", bytes);
-    assert_eq!(
-        bits(vectors(&path).unwrap().as_slice()),
-        bits(&[1.0, -2.0, 0.333_251_95])
-    );
+    assert_eq!(bits(vectors(&path).unwrap().as_slice()), bits(&[1.0, -2.0, 0.333_251_95]));
 }
 
 #[test]
@@ -167,20 +130,14 @@ fn what_is_written_reads_back_and_nothing_else_is_left() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let absent = folder.path().join("absent/out.npy");
     let error = npy::write_f32(&absent, 1, [[1.0_f32].as_slice()].into_iter()).unwrap_err();
-    assert!(
-        error.to_string().starts_with(&absent.display().to_string()),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with(&absent.display().to_string()), "{error}");
 }
 
 #[test]
 fn an_export_imports_again() {
     let folder = TempDir::new().unwrap();
     let prototype = |identity: &str, id: &str, source: &str, values: [f32; 2]| Prototype {
-        key: PrototypeKey {
-            identity: identity.to_owned(),
-            id: id.to_owned(),
-        },
+        key: PrototypeKey { identity: identity.to_owned(), id: id.to_owned() },
         source: source.to_owned(),
         origin: Origin::Manual,
         created_ms: 0,
@@ -195,17 +152,11 @@ fn an_export_imports_again() {
     assert_eq!(files.labels, folder.path().join("out.csv"));
     let read = prototypes(&files.vectors, Some(&files.labels)).unwrap();
     for (record, (_, prototype)) in read.iter().zip(&stored) {
-        assert_eq!(
-            (&record.identity, &record.id),
-            (&prototype.key.identity, &prototype.key.id)
-        );
+        assert_eq!((&record.identity, &record.id), (&prototype.key.identity, &prototype.key.id));
         assert_eq!(record.source, prototype.source);
         assert_eq!(bits(&record.embedding), bits(prototype.embedding.as_slice()));
     }
     assert_eq!(read.len(), 2);
     let error = formats::write_prototypes(&folder.path().join("out.csv"), 2, &stored).unwrap_err();
-    assert!(
-        error.to_string().contains("expected another ending than .csv"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("expected another ending than .csv"), "{error}");
 }

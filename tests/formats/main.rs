@@ -38,21 +38,14 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
 
 /// What is wrong, without the folder's name, which differs from run to run.
 fn message<T>(result: Result<T, FormatError>) -> String {
-    let Err(error) = result else {
-        panic!("expected an error")
-    };
+    let Err(error) = result else { panic!("expected an error") };
     let text = error.to_string();
-    let folder_end = text
-        .find(": ")
-        .and_then(|colon| text[..colon].rfind('/'))
-        .map_or(0, |slash| slash + 1);
+    let folder_end = text.find(": ").and_then(|colon| text[..colon].rfind('/')).map_or(0, |slash| slash + 1);
     text[folder_end..].to_owned()
 }
 
 fn row(index: usize, dim: usize) -> Vec<f32> {
-    (0..dim)
-        .map(|component| (index * dim + component) as f32 + 0.5)
-        .collect()
+    (0..dim).map(|component| (index * dim + component) as f32 + 0.5).collect()
 }
 
 /// `count` rows of 4 components.
