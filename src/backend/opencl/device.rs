@@ -17,7 +17,7 @@ use ocl::ffi;
 
 use crate::backend::BackendError;
 
-use super::choose::{DeviceKind, DeviceRecord};
+use super::choose::DeviceRecord;
 use super::platform;
 use super::status::{BUILD_PROGRAM_FAILURE, Failure};
 
@@ -161,11 +161,6 @@ impl Device {
     /// Its processors; at least 1.
     pub(super) fn compute_units(&self) -> usize {
         self.compute_units
-    }
-
-    /// Whether it is a graphics processor.
-    pub(super) fn is_gpu(&self) -> bool {
-        self.record.kind == DeviceKind::Gpu
     }
 
     fn failed(&self, failure: Failure) -> BackendError {

@@ -12,6 +12,7 @@ use crate::backend::{Backend, BackendError, Candidates, Coverage, RowSet, Screen
 use crate::config::{DeviceChoice, OpenClSettings};
 use crate::domain::Matrix;
 
+use super::tuning::Tuning;
 use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
 
 fn settings() -> OpenClSettings {
@@ -123,7 +124,17 @@ fn some_skips(probes: usize, rows: usize) -> Vec<RowSet> {
 
 #[test]
 fn odd_sizes_agree_with_the_reference() {
+    check_odd_sizes(Tuning::NARROW);
+}
+
+#[test]
+fn odd_sizes_agree_with_the_reference_when_laid_out_for_a_gpu() {
+    check_odd_sizes(Tuning::WIDE);
+}
+
+fn check_odd_sizes(tuning: Tuning) {
     let mut backend = open(&settings());
+    backend.engine.borrow_mut().tuning = tuning;
     for (rows, probes, dim, k) in [
         (1, 1, 1, 1),
         (7, 7, 93, 1),
@@ -132,6 +143,7 @@ fn odd_sizes_agree_with_the_reference() {
         (997, 17, 128, 32),
         (4099, 7, 93, 100),
         (4096, 257, 16, 1),
+        (1009, 5, 16, 300),
     ] {
         let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
         let probes = unit_rows(probes, dim, 1_000_000);
@@ -169,6 +181,17 @@ fn lists_beyond_the_devices_are_chosen_on_the_host() {
 }
 
 #[test]
+fn scores_beyond_one_launch_are_all_seen() {
+    let mut backend = open(&settings());
+    // 256 probes leave room for 8192 rows a launch.
+    let matrix = Arc::new(unit_rows(8209, 16, 24));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let skips = some_skips(256, 8209);
+    let case = Case { rows: &matrix, probes: &unit_rows(256, 16, 25), skips: &skips, k: 300, attempt: 0 };
+    case.check(&loaded.screen(&case.job()).unwrap());
+}
+
+#[test]
 fn a_further_attempt_returns_more() {
     let mut backend = open(&settings());
     let matrix = Arc::new(unit_rows(1009, 16, 9));
@@ -197,9 +220,8 @@ fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
             let scratch_bytes = backend.engine.borrow().scratch.device_bytes();
             let mut loaded = backend.load(&matrix).unwrap();
             assert_eq!(loaded.device_bytes(), expected_bytes + scratch_bytes, "{chunk_rows} rows a chunk");
-            // 5: lists merged on the device; 130: scores chosen on the host would need more than all rows, so lists again.
-            for (k, attempt) in [(5, 0), (130, 0)] {
-                let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt };
+            for k in [5, 130] {
+                let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt: 0 };
                 case.check(&loaded.screen(&case.job()).unwrap());
             }
         }
