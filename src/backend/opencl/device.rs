@@ -167,6 +167,18 @@ impl Device {
         failed(&self.record, failure)
     }
 
+    /// The error of a call that needs `bytes` of memory for `what`.
+    fn failed_with_memory(&self, failure: Failure, what: &str, bytes: usize) -> BackendError {
+        if !failure.is_memory() {
+            return self.failed(failure);
+        }
+        BackendError::OutOfMemory {
+            what: format!("{what} on OpenCL device {}", self.record.name),
+            needed: bytes as u64,
+            available: self.record.global_memory_bytes,
+        }
+    }
+
     /// Memory for `len` elements, at least 1, for `what`.
     pub(super) fn allocate<T: Element>(&self, len: usize, what: &str) -> Result<Buffer<T>, BackendError> {
         let bytes = len.max(1).saturating_mul(size_of::<T>());
@@ -181,17 +193,8 @@ impl Device {
                 &raw mut status,
             )
         };
-        Failure::check("clCreateBuffer", status).map_err(|failure| {
-            if failure.is_memory() {
-                BackendError::OutOfMemory {
-                    what: format!("{what} on OpenCL device {}", self.record.name),
-                    needed: bytes as u64,
-                    available: self.record.global_memory_bytes,
-                }
-            } else {
-                self.failed(failure)
-            }
-        })?;
+        Failure::check("clCreateBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
         Ok(Buffer { memory: Memory(memory), len: len.max(1), element: PhantomData })
     }
 
@@ -215,7 +218,9 @@ impl Device {
                 ptr::null_mut(),
             )
         };
-        Failure::check("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))
+        let bytes = size_of_val(values);
+        Failure::check("clEnqueueWriteBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, "a copy of values", bytes))
     }
 
     /// Copies the start of `buffer` to `values`, after all commands before it are done.
