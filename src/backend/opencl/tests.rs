@@ -299,14 +299,20 @@ fn time_is_told_by_stage() {
     );
 }
 
-#[test]
-fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
+/// A folder with the kernels, and settings that use it.
+fn own_kernels() -> (tempfile::TempDir, OpenClSettings) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels")).unwrap() {
         let file = file.unwrap();
         fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
     }
-    let own = OpenClSettings { kernel_dir: Some(folder.path().to_owned()), ..settings() };
+    let settings = OpenClSettings { kernel_dir: Some(folder.path().to_owned()), ..settings() };
+    (folder, settings)
+}
+
+#[test]
+fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
+    let (folder, own) = own_kernels();
     let matrix = Arc::new(unit_rows(93, 16, 22));
     let (probes, skips) = (unit_rows(1, 16, 23), no_skips(1));
     let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
@@ -317,6 +323,28 @@ fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
     let BackendError::Kernel { kernel, reason } = error else { panic!("{error}") };
     assert_eq!(kernel, "lanes.cl");
     assert!(reason.contains("lanes.cl:2") && reason.contains("-D DIM=16"), "{reason}");
+}
+
+#[test]
+fn a_device_that_returns_rows_that_do_not_exist_is_found_out() {
+    let (folder, own) = own_kernels();
+    let path = folder.path().join("lanes.cl");
+    let text = fs::read_to_string(&path).unwrap();
+    let sound = "list_indices[slot] = first_row + row;";
+    assert_eq!(text.matches(sound).count(), 1);
+    // Row 5 is called row 1000.
+    let wrong = "list_indices[slot] = first_row + row == 5 ? 1000 : first_row + row;";
+    fs::write(&path, text.replace(sound, wrong)).unwrap();
+
+    let matrix = Arc::new(unit_rows(93, 16, 26));
+    let probe = Matrix::from_rows(16, [matrix.row(5), matrix.row(40)]);
+    let skips = vec![RowSet::default(), RowSet::from_ranges(vec![(5, 6)])];
+    let mut loaded = open(&own).load(&matrix).unwrap();
+    let screened = loaded.screen(&ScreenJob { probes: &probe, k: 3, skips: &skips, attempt: 0 }).unwrap();
+    assert_eq!(screened.invalid_indices, 1);
+    assert_eq!(screened.probes[0].coverage, Coverage::Unknown);
+    assert!(screened.probes[0].rows.iter().all(|candidate| candidate.row < 93));
+    assert!(matches!(screened.probes[1].coverage, Coverage::AtMost(_)), "{:?}", screened.probes[1]);
 }
 
 #[test]
