@@ -12,6 +12,7 @@ use crate::backend::{Backend, BackendError, Candidates, Coverage, RowSet, Screen
 use crate::config::{DeviceChoice, OpenClSettings};
 use crate::domain::Matrix;
 
+use super::tuning::Tuning;
 use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
 
 fn settings() -> OpenClSettings {
@@ -123,7 +124,17 @@ fn some_skips(probes: usize, rows: usize) -> Vec<RowSet> {
 
 #[test]
 fn odd_sizes_agree_with_the_reference() {
+    check_odd_sizes(Tuning::NARROW);
+}
+
+#[test]
+fn odd_sizes_agree_with_the_reference_when_laid_out_for_a_gpu() {
+    check_odd_sizes(Tuning::WIDE);
+}
+
+fn check_odd_sizes(tuning: Tuning) {
     let mut backend = open(&settings());
+    backend.engine.borrow_mut().tuning = tuning;
     for (rows, probes, dim, k) in [
         (1, 1, 1, 1),
         (7, 7, 93, 1),
@@ -132,6 +143,7 @@ fn odd_sizes_agree_with_the_reference() {
         (997, 17, 128, 32),
         (4099, 7, 93, 100),
         (4096, 257, 16, 1),
+        (1009, 5, 16, 300),
     ] {
         let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
         let probes = unit_rows(probes, dim, 1_000_000);
@@ -169,6 +181,17 @@ fn lists_beyond_the_devices_are_chosen_on_the_host() {
 }
 
 #[test]
+fn scores_beyond_one_launch_are_all_seen() {
+    let mut backend = open(&settings());
+    // 256 probes leave room for 8192 rows a launch.
+    let matrix = Arc::new(unit_rows(8209, 16, 24));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let skips = some_skips(256, 8209);
+    let case = Case { rows: &matrix, probes: &unit_rows(256, 16, 25), skips: &skips, k: 300, attempt: 0 };
+    case.check(&loaded.screen(&case.job()).unwrap());
+}
+
+#[test]
 fn a_further_attempt_returns_more() {
     let mut backend = open(&settings());
     let matrix = Arc::new(unit_rows(1009, 16, 9));
@@ -197,9 +220,8 @@ fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
             let scratch_bytes = backend.engine.borrow().scratch.device_bytes();
             let mut loaded = backend.load(&matrix).unwrap();
             assert_eq!(loaded.device_bytes(), expected_bytes + scratch_bytes, "{chunk_rows} rows a chunk");
-            // 5: lists merged on the device; 130: scores chosen on the host would need more than all rows, so lists again.
-            for (k, attempt) in [(5, 0), (130, 0)] {
-                let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt };
+            for k in [5, 130] {
+                let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt: 0 };
                 case.check(&loaded.screen(&case.job()).unwrap());
             }
         }
@@ -277,14 +299,20 @@ fn time_is_told_by_stage() {
     );
 }
 
-#[test]
-fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
+/// A folder with the kernels, and settings that use it.
+fn own_kernels() -> (tempfile::TempDir, OpenClSettings) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels")).unwrap() {
         let file = file.unwrap();
         fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
     }
-    let own = OpenClSettings { kernel_dir: Some(folder.path().to_owned()), ..settings() };
+    let settings = OpenClSettings { kernel_dir: Some(folder.path().to_owned()), ..settings() };
+    (folder, settings)
+}
+
+#[test]
+fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
+    let (folder, own) = own_kernels();
     let matrix = Arc::new(unit_rows(93, 16, 22));
     let (probes, skips) = (unit_rows(1, 16, 23), no_skips(1));
     let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
@@ -295,6 +323,28 @@ fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
     let BackendError::Kernel { kernel, reason } = error else { panic!("{error}") };
     assert_eq!(kernel, "lanes.cl");
     assert!(reason.contains("lanes.cl:2") && reason.contains("-D DIM=16"), "{reason}");
+}
+
+#[test]
+fn a_device_that_returns_rows_that_do_not_exist_is_found_out() {
+    let (folder, own) = own_kernels();
+    let path = folder.path().join("lanes.cl");
+    let text = fs::read_to_string(&path).unwrap();
+    let sound = "list_indices[slot] = first_row + row;";
+    assert_eq!(text.matches(sound).count(), 1);
+    // Row 5 is called row 1000.
+    let wrong = "list_indices[slot] = first_row + row == 5 ? 1000 : first_row + row;";
+    fs::write(&path, text.replace(sound, wrong)).unwrap();
+
+    let matrix = Arc::new(unit_rows(93, 16, 26));
+    let probe = Matrix::from_rows(16, [matrix.row(5), matrix.row(40)]);
+    let skips = vec![RowSet::default(), RowSet::from_ranges(vec![(5, 6)])];
+    let mut loaded = open(&own).load(&matrix).unwrap();
+    let screened = loaded.screen(&ScreenJob { probes: &probe, k: 3, skips: &skips, attempt: 0 }).unwrap();
+    assert_eq!(screened.invalid_indices, 1);
+    assert_eq!(screened.probes[0].coverage, Coverage::Unknown);
+    assert!(screened.probes[0].rows.iter().all(|candidate| candidate.row < 93));
+    assert!(matches!(screened.probes[1].coverage, Coverage::AtMost(_)), "{:?}", screened.probes[1]);
 }
 
 #[test]
