@@ -1,7 +1,7 @@
 //! Machines without OpenCL: the program starts, and says at once what is missing.
 //!
 //! The OpenCL loader is opened once a process, so each case is a process of its own: this test binary, started again with another
-//! environment and told to run one of the `child` tests.
+//! environment and told by the environment to run the same test.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
@@ -23,9 +23,17 @@ fn settings() -> OpenClSettings {
     }
 }
 
+/// Tells a process that it is a child.
+const CHILD: &str = "LOOKALIKE_TEST_CHILD";
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
 fn run_child(name: &str, variable: &str, value: &Path) {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--ignored", "--nocapture"])
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
         .env(variable, value)
         .output()
         .unwrap();
@@ -52,26 +60,24 @@ fn check_absence(reason: NoDeviceReason, text: &str) {
 
 #[test]
 fn without_a_loader_the_survey_says_so_in_under_a_second() {
+    if is_child() {
+        check_absence(NoDeviceReason::NoLoader, "no OpenCL loader (libOpenCL.so.1) on this machine");
+        assert_eq!(devices(&settings()).loader, None);
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
-    run_child("child_without_a_loader", "LOOKALIKE_OPENCL_LIBRARY", &folder.path().join("libOpenCL.so.1"));
-}
-
-#[test]
-#[ignore = "a child process of without_a_loader_the_survey_says_so_in_under_a_second"]
-fn child_without_a_loader() {
-    check_absence(NoDeviceReason::NoLoader, "no OpenCL loader (libOpenCL.so.1) on this machine");
-    assert_eq!(devices(&settings()).loader, None);
+    let missing = folder.path().join("libOpenCL.so.1");
+    let name = "without_a_loader_the_survey_says_so_in_under_a_second";
+    run_child(name, "LOOKALIKE_OPENCL_LIBRARY", &missing);
 }
 
 #[test]
 fn without_a_driver_the_survey_says_so_in_under_a_second() {
+    if is_child() {
+        check_absence(NoDeviceReason::NoPlatform, "an OpenCL loader but no platform (no ICD installed)");
+        assert!(devices(&settings()).loader.is_some());
+        return;
+    }
     let empty = tempfile::tempdir().unwrap();
-    run_child("child_without_a_driver", "OCL_ICD_VENDORS", empty.path());
-}
-
-#[test]
-#[ignore = "a child process of without_a_driver_the_survey_says_so_in_under_a_second"]
-fn child_without_a_driver() {
-    check_absence(NoDeviceReason::NoPlatform, "an OpenCL loader but no platform (no ICD installed)");
-    assert!(devices(&settings()).loader.is_some());
+    run_child("without_a_driver_the_survey_says_so_in_under_a_second", "OCL_ICD_VENDORS", empty.path());
 }
