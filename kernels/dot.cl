@@ -28,7 +28,7 @@
 #define TOPK 32
 #endif
 
-// Most probes of one launch: 1 to 16, or a multiple of 16.
+// Most probes of one launch.
 #ifndef QUERY_COUNT
 #define QUERY_COUNT 256
 #endif
@@ -38,11 +38,9 @@
 #define LANES_PER_QUERY 8
 #endif
 
-// Probes interleaved in memory. Sixteen float4s are 256 bytes: wide enough for whole transactions, and not so wide that the
-// components of one probe fall on the same cache sets.
-#if QUERY_COUNT < 16
-#define TILE QUERY_COUNT
-#else
+// Probes interleaved in memory; divides QUERY_COUNT. Sixteen float4s are 256 bytes: wide enough for a GPU's transactions, and
+// not so wide that the components of one probe fall on the same cache sets. 1 leaves each probe in one piece, for CPUs.
+#ifndef TILE
 #define TILE 16
 #endif
 
@@ -50,7 +48,7 @@
 #error "DIM must be a multiple of 16"
 #endif
 #if QUERY_COUNT % TILE != 0
-#error "QUERY_COUNT must be at most 16 or a multiple of 16"
+#error "TILE must divide QUERY_COUNT"
 #endif
 
 // Where probe `probe` begins: its float4s follow each other TILE apart.

@@ -109,7 +109,7 @@ pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output)
     settings.backend.fallback = Fallback::Fail;
     let (rows, probes) = match (&args.gallery, &args.probes) {
         (Some(gallery), Some(probes)) => (read(gallery)?, read(probes)?),
-        (Some(_), None) | (None, Some(_)) | (None, None) => made(&args),
+        (Some(_) | None, None) | (None, Some(_)) => made(&args),
     };
     let (Some(first), Some(probe)) = (rows.first(), probes.first()) else {
         bail!("expected at least one row and one probe, got {} and {}", rows.len(), probes.len());

@@ -25,7 +25,7 @@ const MAX_REPLY_BYTES: usize = 1 << 30;
 
 #[derive(Debug, Args)]
 pub(super) struct TargetArgs {
-    /// Ask this server, such as http://127.0.0.1:50051.
+    /// Ask this server, such as <http://127.0.0.1:50051>.
     #[arg(long, value_name = "URL", required_unless_present = "data", conflicts_with = "data")]
     server: Option<String>,
     /// Ask this data folder, with no server.
@@ -88,7 +88,7 @@ impl TargetArgs {
 /// A vector in the protocol's compact form.
 pub(super) fn packed(values: &[f32]) -> proto::Embedding {
     let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    proto::Embedding { values: Vec::new(), packed: packed.into() }
+    proto::Embedding { values: Vec::new(), packed }
 }
 
 async fn connect(url: &str) -> anyhow::Result<Target> {

@@ -107,7 +107,7 @@ fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize) {
 mod tests {
     use super::*;
     use crate::backend::Candidate;
-    use crate::domain::{Embedding, NormPolicy, Prototype, PrototypeKey};
+    use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey};
     use crate::gallery::GalleryProfile;
 
     /// Rows at 0, 1, 2... hundredths of a radian from the x axis, every second one twice.
@@ -118,7 +118,7 @@ mod tests {
                 let prototype = Prototype {
                     key: PrototypeKey { identity: format!("p{}", row % 3), id: row.to_string() },
                     source: String::new(),
-                    origin: Default::default(),
+                    origin: Origin::default(),
                     created_ms: 0,
                     embedding: Embedding::parse(vec![angle.cos(), angle.sin()], 2, NormPolicy::Normalise)
                         .unwrap(),

@@ -209,3 +209,120 @@ impl Snapshot {
         self.by_source.get(source).map_or(&[], Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Embedding, PrototypeKey};
+
+    /// `(index, identity, id, source)`; the embedding's first component says which index it is.
+    fn snapshot(prototypes: &[(u64, &str, &str, &str)]) -> Snapshot {
+        let profile = GalleryProfile {
+            name: DEFAULT_GALLERY.to_owned(),
+            dim: 2,
+            model_id: String::new(),
+            norm: NormPolicy::Normalise,
+            threshold: None,
+            min_margin: None,
+            generation: 3,
+        };
+        let ann = Identity {
+            name: "ann".to_owned(),
+            threshold: Some(Threshold::parse(0.5).unwrap()),
+            min_margin: None,
+        };
+        let unused = Identity { name: "unused".to_owned(), threshold: None, min_margin: None };
+        let prototypes = prototypes.iter().map(|(index, identity, id, source)| {
+            let key = PrototypeKey { identity: (*identity).to_owned(), id: (*id).to_owned() };
+            let embedding = Embedding::parse(component(*index).to_vec(), 2, NormPolicy::Normalise).unwrap();
+            let source = (*source).to_owned();
+            (*index, Prototype { key, source, origin: Origin::Import, created_ms: 0, embedding })
+        });
+        Snapshot::new(profile, vec![unused, ann], prototypes.collect())
+    }
+
+    fn component(index: u64) -> [f32; 2] {
+        let angle = index as f32 / 100.0;
+        [angle.cos(), angle.sin()]
+    }
+
+    /// Rows as the indices they hold, sorted.
+    fn indices(snapshot: &Snapshot, rows: impl IntoIterator<Item = usize>) -> Vec<u64> {
+        let mut indices: Vec<u64> = rows.into_iter().map(|row| snapshot.rows()[row].index).collect();
+        indices.sort_unstable();
+        indices
+    }
+
+    #[test]
+    fn rows_of_an_identity_stand_together_in_whatever_order_they_came() {
+        let stored = [
+            (70, "bob", "1", ""),
+            (3, "ann", "1", ""),
+            (12, "eve", "1", ""),
+            (4, "bob", "2", ""),
+            (50, "ann", "2", ""),
+        ];
+        let snapshot = snapshot(&stored);
+        let order: Vec<u64> = snapshot.rows().iter().map(|row| row.index).collect();
+        assert_eq!(order, [3, 50, 4, 70, 12]);
+        let names: Vec<&str> = snapshot.identities().iter().map(|held| held.identity.name.as_str()).collect();
+        assert_eq!(names, ["ann", "bob", "eve"]);
+        assert_eq!(snapshot.rows_of_identity("bob"), Some(2..4));
+        assert_eq!(snapshot.rows_of_identity("unused"), None);
+        for (place, held) in snapshot.identities().iter().enumerate() {
+            assert!(snapshot.rows()[held.rows.clone()].iter().all(|row| row.identity == place));
+        }
+        for (row, held) in snapshot.rows().iter().enumerate() {
+            let expected =
+                Embedding::parse(component(held.index).to_vec(), 2, NormPolicy::Normalise).unwrap();
+            assert_eq!(snapshot.matrix().row(row), expected.as_slice(), "index {}", held.index);
+        }
+        assert!(snapshot.identities()[0].identity.threshold.is_some());
+        assert_eq!(snapshot.identities()[1].identity.threshold, None);
+    }
+
+    #[test]
+    fn a_prototype_is_found_bare_or_with_its_identity_and_with_slashes_in_either() {
+        let stored = [
+            (0, "ann", "1", ""),
+            (1, "bob", "1", ""),
+            (2, "a/b", "c", ""),
+            (3, "a", "b/c", ""),
+            (4, "eve", "a/b/c", ""),
+            (5, "eve", "ann/1", ""),
+        ];
+        let snapshot = snapshot(&stored);
+        let find = |reference: &str| indices(&snapshot, snapshot.rows_of_prototype(reference));
+        assert_eq!(find("1"), [0, 1]);
+        assert_eq!(find("bob/1"), [1]);
+        assert_eq!(find("b/c"), [3]);
+        assert_eq!(find("a/b/c"), [2, 3, 4]);
+        assert_eq!(find("ann/1"), [0, 5]);
+        assert_eq!(find("eve/a/b/c"), [4]);
+        for nothing in ["", "/", "2", "ann", "ann/", "/1", "bob/ann/1"] {
+            assert!(find(nothing).is_empty(), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_found_across_identities_and_an_empty_one_never() {
+        let stored = [
+            (0, "ann", "1", "x.jpg"),
+            (1, "bob", "1", "x.jpg"),
+            (2, "ann", "2", ""),
+            (9, "ann", "3", "y.jpg"),
+        ];
+        let snapshot = snapshot(&stored);
+        assert_eq!(indices(&snapshot, snapshot.rows_of_source("x.jpg").iter().copied()), [0, 1]);
+        assert_eq!(indices(&snapshot, snapshot.rows_of_source("y.jpg").iter().copied()), [9]);
+        assert!(snapshot.rows_of_source("").is_empty() && snapshot.rows_of_source("x").is_empty());
+    }
+
+    #[test]
+    fn an_empty_gallery_is_a_snapshot_too() {
+        let snapshot = snapshot(&[]);
+        assert!(snapshot.is_empty() && snapshot.identities().is_empty());
+        assert_eq!((snapshot.matrix().rows(), snapshot.matrix().dim()), (0, 2));
+        assert!(snapshot.rows_of_prototype("a/b").is_empty());
+    }
+}

@@ -205,8 +205,8 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     }
     let count: u64 = digits.parse().ok()?;
     match unit {
-        "H" => Some(Duration::from_secs(count * 3600)),
-        "M" => Some(Duration::from_secs(count * 60)),
+        "H" => Some(Duration::from_hours(count)),
+        "M" => Some(Duration::from_mins(count)),
         "S" => Some(Duration::from_secs(count)),
         "m" => Some(Duration::from_millis(count)),
         "u" => Some(Duration::from_micros(count)),
@@ -228,7 +228,7 @@ mod tests {
         let read = |text| grpc_timeout(&headers("grpc-timeout", text));
         assert_eq!(read("250m"), Some(Duration::from_millis(250)));
         assert_eq!(read("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(read("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        assert_eq!(read("99999999H"), Some(Duration::from_hours(99_999_999)));
         for bad in ["", "5", "S", "123456789S", "5x", "-5S"] {
             assert_eq!(read(bad), None, "{bad:?}");
         }

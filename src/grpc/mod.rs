@@ -17,10 +17,7 @@ pub use recognition::RecognitionService;
 pub use serving::Serving;
 
 /// The protocol's messages, services and their JSON mapping, as `build.rs` compiled them from `proto/`.
-#[expect(
-    clippy::pedantic,
-    reason = "compiled from proto/, where the docs are"
-)]
+#[expect(clippy::pedantic, reason = "compiled from proto/, where the docs are")]
 pub mod proto {
     tonic::include_proto!("lookalike.v1");
     include!(concat!(env!("OUT_DIR"), "/lookalike.v1.serde.rs"));

@@ -38,7 +38,7 @@ fn neighbor(snapshot: &Snapshot, ranked: Ranked, include_embeddings: bool) -> pr
         score: ranked.score,
         embedding: include_embeddings.then(|| proto::Embedding {
             values: snapshot.matrix().row(ranked.row as usize).to_vec(),
-            packed: Default::default(),
+            packed: Vec::new(),
         }),
     }
 }

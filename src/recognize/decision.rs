@@ -143,6 +143,7 @@ mod tests {
 
     #[test]
     fn one_photo_has_one_of_each_person() {
+        use Decision::{BelowThreshold, Displaced, Recognized};
         let verdict = |score| decide(Some(score), None, cut(0.5, 0.0));
         let mut verdicts =
             [verdict(0.8), verdict(0.9), verdict(0.9), verdict(0.4), verdict(0.7), verdict(0.95)];
@@ -157,7 +158,6 @@ mod tests {
         ];
         displace(&mut verdicts, &contenders);
         let decisions = verdicts.map(|v| v.decision);
-        use Decision::{BelowThreshold, Displaced, Recognized};
         assert_eq!(decisions, [Displaced, Recognized, Displaced, BelowThreshold, Recognized, Recognized]);
     }
 
@@ -212,9 +212,10 @@ mod tests {
                     rival == contender && !contender.group.is_empty() && before[j].decision == Decision::Recognized
                         && (probes[j].0 > probes[i].0 || (probes[j].0 >= probes[i].0 && j < i))
                 });
-                let expected = match before[i].decision {
-                    Decision::Recognized if beaten => Decision::Displaced,
-                    other => other,
+                let expected = if beaten && before[i].decision == Decision::Recognized {
+                    Decision::Displaced
+                } else {
+                    before[i].decision
                 };
                 prop_assert_eq!(verdicts[i].decision, expected);
             }

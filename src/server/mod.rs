@@ -42,7 +42,7 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
-const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(60);
+const KEEPALIVE: std::time::Duration = std::time::Duration::from_mins(1);
 
 /// How often the metrics' samples are moved into their buckets.
 const UPKEEP: std::time::Duration = std::time::Duration::from_secs(5);
@@ -149,12 +149,11 @@ pub async fn run(
     health.draining().await;
     let _ = stop_grpc.send(true);
     if !grpc.is_finished() {
-        match tokio::time::timeout(grace, &mut grpc).await {
-            Ok(ended) => flatten(ended)?,
-            Err(_) => {
-                tracing::warn!("requests in flight were cut off: server.shutdown_grace is over");
-                grpc.abort();
-            }
+        if let Ok(ended) = tokio::time::timeout(grace, &mut grpc).await {
+            flatten(ended)?;
+        } else {
+            tracing::warn!("requests in flight were cut off: server.shutdown_grace is over");
+            grpc.abort();
         }
     }
     // The last handle on the engine: dropping it waits for the scan in progress.

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 /// # Panics
 /// If it is not there: a test without its data has tested nothing.
 pub(crate) fn shared(path: &str) -> PathBuf {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../shared/data")
-        .join(path);
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(path);
     assert!(
         file.exists(),
         "{} is missing: the tests want the shared data beside the checkout",

@@ -33,12 +33,7 @@ fn an_import_is_there_after_a_restart() {
     assert_eq!(snapshot.rows().len(), 6);
     for (row, held) in snapshot.rows().iter().enumerate() {
         let parsed = Embedding::parse(vector(held.index as u32), 8, NormPolicy::Normalise).unwrap();
-        let stored: Vec<u32> = snapshot
-            .matrix()
-            .row(row)
-            .iter()
-            .map(|value| value.to_bits())
-            .collect();
+        let stored: Vec<u32> = snapshot.matrix().row(row).iter().map(|value| value.to_bits()).collect();
         let expected: Vec<u32> = parsed.as_slice().iter().map(|value| value.to_bits()).collect();
         assert_eq!(stored, expected, "index {}", held.index);
     }
@@ -62,30 +57,11 @@ fn unit_vectors_keep_their_bits_and_are_not_counted_as_normalised() {
 fn every_change_raises_the_generation_and_no_index_comes_back() {
     let (folder, mut store) = empty();
     three_persons(&mut store, "g");
-    let removed = store
-        .remove("g", &Selection::Prototypes(vec!["张伟/1".to_owned()]))
-        .unwrap();
-    assert_eq!(
-        (removed.prototypes, removed.identities, removed.generation),
-        (1, 1, Some(2))
-    );
-    let report = import(
-        &mut store,
-        "g",
-        vec![record("张伟", "1", 77), record("ann", "9", 78)],
-    )
-    .unwrap();
-    assert_eq!(
-        (report.generation, report.total, report.identities, report.created),
-        (3, 7, 1, false)
-    );
-    let indices: Vec<u64> = store
-        .export("g")
-        .unwrap()
-        .1
-        .iter()
-        .map(|(index, _)| *index)
-        .collect();
+    let removed = store.remove("g", &Selection::Prototypes(vec!["张伟/1".to_owned()])).unwrap();
+    assert_eq!((removed.prototypes, removed.identities, removed.generation), (1, 1, Some(2)));
+    let report = import(&mut store, "g", vec![record("张伟", "1", 77), record("ann", "9", 78)]).unwrap();
+    assert_eq!((report.generation, report.total, report.identities, report.created), (3, 7, 1, false));
+    let indices: Vec<u64> = store.export("g").unwrap().1.iter().map(|(index, _)| *index).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4, 6, 7]);
     let snapshot = store.snapshot("g").unwrap();
     let rows: Vec<u64> = snapshot.rows().iter().map(|row| row.index).collect();
@@ -97,33 +73,19 @@ fn every_change_raises_the_generation_and_no_index_comes_back() {
 fn removals_take_what_they_name_and_nothing_else() {
     let (folder, mut store) = empty();
     let left = |store: &Store| -> Vec<u64> {
-        store
-            .export("g")
-            .unwrap()
-            .1
-            .iter()
-            .map(|(index, _)| *index)
-            .collect()
+        store.export("g").unwrap().1.iter().map(|(index, _)| *index).collect()
     };
     three_persons(&mut store, "g");
     let by_source = Selection::Sources(vec!["ann/2.jpg".to_owned(), "bob/1.jpg".to_owned()]);
     let report = store.remove("g", &by_source).unwrap();
     assert_eq!((report.prototypes, report.identities), (2, 0));
     assert_eq!(left(&store), [0, 3, 4, 5]);
-    let report = store
-        .remove("g", &Selection::Identities(vec!["ann".to_owned()]))
-        .unwrap();
-    assert_eq!(
-        (report.prototypes, report.identities, report.generation),
-        (2, 1, Some(3))
-    );
+    let report = store.remove("g", &Selection::Identities(vec!["ann".to_owned()])).unwrap();
+    assert_eq!((report.prototypes, report.identities, report.generation), (2, 1, Some(3)));
     assert_eq!(left(&store), [3, 5]);
     three_persons(&mut store, "other");
     let report = store.remove("g", &Selection::Everything).unwrap();
-    assert_eq!(
-        (report.prototypes, report.identities, report.generation),
-        (2, 2, None)
-    );
+    assert_eq!((report.prototypes, report.identities, report.generation), (2, 2, None));
     assert_eq!(text(store.snapshot("g")), "no gallery \"g\"");
     assert_eq!(store.snapshot("other").unwrap().rows().len(), 6);
     assert!(verify(folder.path()).unwrap().is_sound());
@@ -133,25 +95,11 @@ fn removals_take_what_they_name_and_nothing_else() {
 fn a_removal_that_fits_nothing_or_too_much_removes_nothing() {
     let (_folder, mut store) = empty();
     three_persons(&mut store, "g");
-    import(
-        &mut store,
-        "g",
-        vec![record("a", "b/c", 50), record("a/b", "c", 51)],
-    )
-    .unwrap();
+    import(&mut store, "g", vec![record("a", "b/c", 50), record("a/b", "c", 51)]).unwrap();
     let cases = [
-        (
-            Selection::Identities(vec!["ann".into(), "eve".into()]),
-            "gallery \"g\" has no identity \"eve\"",
-        ),
-        (
-            Selection::Prototypes(vec!["ann/1".into(), "1".into()]),
-            "gallery \"g\" has no prototype \"1\"",
-        ),
-        (
-            Selection::Sources(vec!["ann/1.jpg".into(), "x".into()]),
-            "gallery \"g\" has no source \"x\"",
-        ),
+        (Selection::Identities(vec!["ann".into(), "eve".into()]), "gallery \"g\" has no identity \"eve\""),
+        (Selection::Prototypes(vec!["ann/1".into(), "1".into()]), "gallery \"g\" has no prototype \"1\""),
+        (Selection::Sources(vec!["ann/1.jpg".into(), "x".into()]), "gallery \"g\" has no source \"x\""),
         (
             Selection::Prototypes(vec!["a/b/c".into()]),
             "expected one prototype, got \"a/b/c\", which 2 prototypes of gallery \"g\" fit",
@@ -162,10 +110,7 @@ fn a_removal_that_fits_nothing_or_too_much_removes_nothing() {
     }
     let summary = store.gallery("g").unwrap();
     assert_eq!((summary.prototypes, summary.profile.generation), (8, 2));
-    assert_eq!(
-        text(store.remove("h", &Selection::Everything)),
-        "no gallery \"h\""
-    );
+    assert_eq!(text(store.remove("h", &Selection::Everything)), "no gallery \"h\"");
 }
 
 #[test]
@@ -182,62 +127,28 @@ fn what_there_is_can_be_listed() {
     import_as(&mut store, "z", options, vec![unit]).unwrap();
     three_persons(&mut store, "人");
     let galleries = store.galleries().unwrap();
-    let names: Vec<&str> = galleries
-        .iter()
-        .map(|gallery| gallery.profile.name.as_str())
-        .collect();
+    let names: Vec<&str> = galleries.iter().map(|gallery| gallery.profile.name.as_str()).collect();
     assert_eq!(names, ["z", "人"]);
     let z = &galleries[0].profile;
-    assert_eq!(
-        (z.dim, z.model_id.as_str(), z.norm),
-        (2, "dlib", NormPolicy::RequireUnit)
-    );
-    assert_eq!(
-        (z.threshold.unwrap().get(), z.min_margin.unwrap().get()),
-        (0.9, 0.1)
-    );
+    assert_eq!((z.dim, z.model_id.as_str(), z.norm), (2, "dlib", NormPolicy::RequireUnit));
+    assert_eq!((z.threshold.unwrap().get(), z.min_margin.unwrap().get()), (0.9, 0.1));
     assert_eq!((galleries[1].prototypes, galleries[1].identities), (6, 3));
     assert!(galleries[1].created_ms > 1_700_000_000_000);
     let identities = store.identities("人").unwrap();
-    let counts: Vec<_> = identities
-        .iter()
-        .map(|i| (i.identity.name.as_str(), i.prototypes))
-        .collect();
+    let counts: Vec<_> = identities.iter().map(|i| (i.identity.name.as_str(), i.prototypes)).collect();
     assert_eq!(counts, [("ann", 3), ("bob", 2), ("张伟", 1)]);
-    let query = PrototypeQuery {
-        gallery: "人",
-        identity: Some("ann"),
-        after: Some(0),
-        limit: 1,
-    };
+    let query = PrototypeQuery { gallery: "人", identity: Some("ann"), after: Some(0), limit: 1 };
     let page = store.prototypes(&query).unwrap();
     assert_eq!(page.len(), 1);
     assert_eq!(page[0].index, 2);
-    assert_eq!(
-        page[0].key,
-        PrototypeKey {
-            identity: "ann".to_owned(),
-            id: "2".to_owned()
-        }
-    );
+    assert_eq!(page[0].key, PrototypeKey { identity: "ann".to_owned(), id: "2".to_owned() });
     assert_eq!(page[0].source, "ann/2.jpg");
-    let all = PrototypeQuery {
-        identity: None,
-        after: None,
-        limit: 100,
-        ..query
-    };
+    let all = PrototypeQuery { identity: None, after: None, limit: 100, ..query };
     assert_eq!(store.prototypes(&all).unwrap().len(), 6);
-    let behind = PrototypeQuery {
-        after: Some(u64::MAX),
-        ..all
-    };
+    let behind = PrototypeQuery { after: Some(u64::MAX), ..all };
     assert!(store.prototypes(&behind).unwrap().is_empty());
     let snapshots = store.snapshots().unwrap();
-    assert_eq!(
-        snapshots.iter().map(|s| s.rows().len()).collect::<Vec<_>>(),
-        [1, 6]
-    );
+    assert_eq!(snapshots.iter().map(|s| s.rows().len()).collect::<Vec<_>>(), [1, 6]);
 }
 
 #[test]
@@ -246,15 +157,9 @@ fn a_reader_sees_the_change_of_another_connection_when_it_is_whole() {
     three_persons(&mut writer, "g");
     let reader = Store::open_read_only(folder.path()).unwrap();
     assert_eq!(reader.snapshot("g").unwrap().profile().generation, 1);
-    let records = (0..5000)
-        .map(|seed| record("eve", &seed.to_string(), seed + 100))
-        .collect();
+    let records = (0..5000).map(|seed| record("eve", &seed.to_string(), seed + 100)).collect();
     let mut seen = Vec::new();
-    let import = Import {
-        gallery: "g",
-        options: ImportOptions::default(),
-        records,
-    };
+    let import = Import { gallery: "g", options: ImportOptions::default(), records };
     let report = writer
         .import(import, &mut |_: Progress| {
             let summary = reader.gallery("g").unwrap();
@@ -278,9 +183,8 @@ fn two_writers_wait_for_each_other() {
         move || {
             let mut store = Store::open(&folder).unwrap();
             for round in 0..10_u32 {
-                let records = (0..50)
-                    .map(|i| record(person, &format!("{round}-{i}"), round * 50 + i))
-                    .collect();
+                let records =
+                    (0..50).map(|i| record(person, &format!("{round}-{i}"), round * 50 + i)).collect();
                 import(&mut store, "g", records).unwrap();
             }
         }
@@ -291,9 +195,6 @@ fn two_writers_wait_for_each_other() {
     }
     let store = Store::open(folder.path()).unwrap();
     let summary = store.gallery("g").unwrap();
-    assert_eq!(
-        (summary.profile.generation, summary.prototypes, summary.identities),
-        (30, 1500, 3)
-    );
+    assert_eq!((summary.profile.generation, summary.prototypes, summary.identities), (30, 1500, 3));
     assert!(verify(folder.path()).unwrap().is_sound());
 }

@@ -11,17 +11,11 @@ use super::{empty, text, three_persons};
 /// Runs SQL behind the store's back.
 fn tamper(folder: &Path, sql: &str) {
     let db = Connection::open(folder.join(DATABASE)).unwrap();
-    db.execute_batch(&format!("PRAGMA foreign_keys = OFF; {sql}"))
-        .unwrap();
+    db.execute_batch(&format!("PRAGMA foreign_keys = OFF; {sql}")).unwrap();
 }
 
 fn faults(folder: &Path) -> Vec<String> {
-    verify(folder)
-        .unwrap()
-        .faults
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    verify(folder).unwrap().faults.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -74,10 +68,7 @@ fn every_fault_is_listed() {
     three_persons(&mut store, "h");
     drop(store);
     let report = verify(folder.path()).unwrap();
-    assert_eq!(
-        (report.galleries, report.prototypes, report.more_faults),
-        (2, 12, 0)
-    );
+    assert_eq!((report.galleries, report.prototypes, report.more_faults), (2, 12, 0));
     assert!(report.is_sound());
     tamper(
         folder.path(),
@@ -98,15 +89,9 @@ fn every_fault_is_listed() {
     for (fault, expected) in faults.iter().zip(expected) {
         assert!(fault.starts_with(expected), "{fault}");
     }
-    tamper(
-        folder.path(),
-        "UPDATE prototypes SET identity = 1000 WHERE key = 1 << 40",
-    );
+    tamper(folder.path(), "UPDATE prototypes SET identity = 1000 WHERE key = 1 << 40");
     let broken = verify(folder.path()).unwrap().faults[0].to_string();
-    assert_eq!(
-        broken,
-        "database: row 1099511627776 of prototypes refers to no row of identities"
-    );
+    assert_eq!(broken, "database: row 1099511627776 of prototypes refers to no row of identities");
 }
 
 #[test]
@@ -128,10 +113,7 @@ fn a_broken_page_is_a_fault_and_not_a_panic() {
         let store = Store::open_read_only(folder.path());
         // Whatever of it can still be read is what was written.
         if let Ok(snapshots) = store.and_then(|store| store.snapshots()) {
-            assert!(
-                snapshots.iter().all(|snapshot| snapshot.rows().len() <= 6),
-                "page {page}"
-            );
+            assert!(snapshots.iter().all(|snapshot| snapshot.rows().len() <= 6), "page {page}");
         }
     }
 }

@@ -11,18 +11,11 @@ use super::{empty, import, import_as, record, text, three_persons};
 fn folders_that_are_none_are_told_apart() {
     let folder = TempDir::new().unwrap();
     let absent = folder.path().join("absent");
-    assert_eq!(
-        text(Store::open(&absent)),
-        format!("no data folder at {}", absent.display())
-    );
+    assert_eq!(text(Store::open(&absent)), format!("no data folder at {}", absent.display()));
     let expected = format!("{} holds no lookalike.db", folder.path().display());
     assert_eq!(text(Store::open(folder.path())), expected);
     assert_eq!(text(Store::open_read_only(folder.path())), expected);
-    assert_eq!(
-        std::fs::read_dir(folder.path()).unwrap().count(),
-        0,
-        "a look changes nothing"
-    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a look changes nothing");
 }
 
 #[test]
@@ -42,33 +35,15 @@ fn one_bad_record_and_nothing_is_imported() {
             broken(|r| r.embedding[0] = f32::INFINITY),
             "embedding: expected finite components, got inf at component 0",
         ),
-        (
-            broken(|r| r.embedding.fill(0.0)),
-            "embedding: expected a direction, got the zero vector",
-        ),
-        (
-            broken(|r| r.embedding.truncate(7)),
-            "embedding: expected 8 components, got 7",
-        ),
-        (
-            broken(|r| r.identity.clear()),
-            "identity: expected a name, got nothing",
-        ),
-        (
-            broken(|r| r.id.push('\n')),
-            "id: expected no control characters, got '\\n'",
-        ),
-        (
-            broken(|r| r.source = "x".repeat(257)),
-            "source: expected at most 256 bytes, got 257",
-        ),
+        (broken(|r| r.embedding.fill(0.0)), "embedding: expected a direction, got the zero vector"),
+        (broken(|r| r.embedding.truncate(7)), "embedding: expected 8 components, got 7"),
+        (broken(|r| r.identity.clear()), "identity: expected a name, got nothing"),
+        (broken(|r| r.id.push('\n')), "id: expected no control characters, got '\\n'"),
+        (broken(|r| r.source = "x".repeat(257)), "source: expected at most 256 bytes, got 257"),
     ];
     for (bad, expected) in cases {
         let records = vec![record("ann", "1", 1), bad, record("ann", "2", 2)];
-        assert_eq!(
-            text(import(&mut store, "g", records)),
-            format!("faces.npy row 3 (from 0): {expected}")
-        );
+        assert_eq!(text(import(&mut store, "g", records)), format!("faces.npy row 3 (from 0): {expected}"));
         assert!(store.galleries().unwrap().is_empty(), "{expected}");
     }
     let empty_vector = broken(|r| r.embedding.clear());
@@ -76,20 +51,13 @@ fn one_bad_record_and_nothing_is_imported() {
         text(import(&mut store, "g", vec![empty_vector])),
         "faces.npy row 3 (from 0): embedding: expected 1 to 4096 components, got 0"
     );
-    assert_eq!(
-        text(import(&mut store, "g", vec![])),
-        "expected at least one prototype, got none"
-    );
+    assert_eq!(text(import(&mut store, "g", vec![])), "expected at least one prototype, got none");
 }
 
 #[test]
 fn a_prototype_is_stored_once() {
     let (_folder, mut store) = empty();
-    let twice = vec![
-        record("ann", "1", 7),
-        record("ann", "2", 8),
-        record("ann", "1", 9),
-    ];
+    let twice = vec![record("ann", "1", 7), record("ann", "2", 8), record("ann", "1", 9)];
     assert_eq!(
         text(import(&mut store, "g", twice)),
         "faces.npy row 9 (from 0): prototype \"1\" of \"ann\": expected each once, got it already at faces.npy row 7 (from 0)"
@@ -101,10 +69,7 @@ fn a_prototype_is_stored_once() {
         "faces.npy row 8 (from 0): prototype \"2\" of \"bob\": expected a new one, got what the gallery holds at index 3"
     );
     let summary = store.gallery("g").unwrap();
-    assert_eq!(
-        (summary.prototypes, summary.identities, summary.profile.generation),
-        (6, 3, 1)
-    );
+    assert_eq!((summary.prototypes, summary.identities, summary.profile.generation), (6, 3, 1));
 }
 
 #[test]
@@ -118,32 +83,17 @@ fn a_gallery_keeps_its_dimension_and_settings() {
         "faces.npy row 4 (from 0): embedding: expected 8 components, got 2"
     );
     let cases = [
+        (ImportOptions { model_id: Some("m".to_owned()), ..Default::default() }, "model id \"\", got \"m\""),
         (
-            ImportOptions {
-                model_id: Some("m".to_owned()),
-                ..Default::default()
-            },
-            "model id \"\", got \"m\"",
-        ),
-        (
-            ImportOptions {
-                norm: Some(NormPolicy::RequireUnit),
-                ..Default::default()
-            },
+            ImportOptions { norm: Some(NormPolicy::RequireUnit), ..Default::default() },
             "require_unit off, got on",
         ),
         (
-            ImportOptions {
-                threshold: Some(Threshold::parse(0.5).unwrap()),
-                ..Default::default()
-            },
+            ImportOptions { threshold: Some(Threshold::parse(0.5).unwrap()), ..Default::default() },
             "threshold none, got 0.5",
         ),
         (
-            ImportOptions {
-                min_margin: Some(Margin::parse(0.25).unwrap()),
-                ..Default::default()
-            },
+            ImportOptions { min_margin: Some(Margin::parse(0.25).unwrap()), ..Default::default() },
             "min_margin none, got 0.25",
         ),
     ];
@@ -156,26 +106,15 @@ fn a_gallery_keeps_its_dimension_and_settings() {
         model_id: Some(String::new()),
         ..Default::default()
     };
-    assert_eq!(
-        import_as(&mut store, "g", same, vec![record("eve", "1", 4)])
-            .unwrap()
-            .generation,
-        2
-    );
+    assert_eq!(import_as(&mut store, "g", same, vec![record("eve", "1", 4)]).unwrap().generation, 2);
 }
 
 #[test]
 fn a_gallery_of_unit_vectors_refuses_others() {
     let (_folder, mut store) = empty();
-    let options = ImportOptions {
-        norm: Some(NormPolicy::RequireUnit),
-        ..Default::default()
-    };
+    let options = ImportOptions { norm: Some(NormPolicy::RequireUnit), ..Default::default() };
     let error = text(import_as(&mut store, "g", options, vec![record("ann", "1", 4)]));
-    assert!(
-        error.starts_with("faces.npy row 4 (from 0): embedding: expected a unit vector"),
-        "{error}"
-    );
+    assert!(error.starts_with("faces.npy row 4 (from 0): embedding: expected a unit vector"), "{error}");
 }
 
 #[test]
@@ -183,20 +122,11 @@ fn names_reach_no_sql_and_bad_ones_are_refused() {
     let (_folder, mut store) = empty();
     let name = "'; DROP TABLE galleries; --";
     import(&mut store, name, vec![record("O'Brien; DROP TABLE", "\"1\"", 1)]).unwrap();
-    assert_eq!(
-        store.identities(name).unwrap()[0].identity.name,
-        "O'Brien; DROP TABLE"
-    );
+    assert_eq!(store.identities(name).unwrap()[0].identity.name, "O'Brien; DROP TABLE");
     assert_eq!(store.galleries().unwrap().len(), 1);
     let error = text(import(&mut store, "a\tb", vec![record("ann", "1", 1)]));
-    assert_eq!(
-        error,
-        "gallery name \"a\\tb\": expected no control characters, got '\\t'"
-    );
-    let options = ImportOptions {
-        model_id: Some("x".repeat(300)),
-        ..Default::default()
-    };
+    assert_eq!(error, "gallery name \"a\\tb\": expected no control characters, got '\\t'");
+    let options = ImportOptions { model_id: Some("x".repeat(300)), ..Default::default() };
     let error = text(import_as(&mut store, "g", options, vec![record("ann", "1", 1)]));
     assert!(error.ends_with("expected at most 256 bytes, got 300"), "{error}");
 }

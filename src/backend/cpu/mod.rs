@@ -114,7 +114,7 @@ mod tests {
     use crate::domain::{Embedding, NormPolicy, canonical_score};
 
     fn wave(row: usize, dim: usize) -> Embedding {
-        let values = (0..dim).map(|i| ((row * 31 + i * 7) as f32 * 0.61).sin()).collect();
+        let values = (0..dim).map(|i| ((row * 31 + i * 7) as f32 * 0.61 + 0.5).sin()).collect();
         Embedding::parse(values, dim, NormPolicy::Normalise).unwrap()
     }
 

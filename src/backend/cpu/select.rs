@@ -9,6 +9,12 @@ use crate::backend::{Candidate, Candidates, Coverage};
 /// Scores tested at once before any is looked at by itself.
 const STRIP: usize = 16;
 
+/// Whether any score is at least `cut`; every one is looked at, so that the compiler may look at many at once.
+#[expect(clippy::needless_bitwise_bool, reason = "a lazy `or` would be a branch a score")]
+fn any_reaches(scores: &[f32], cut: f32) -> bool {
+    scores.iter().fold(false, |any, score| any | (*score >= cut))
+}
+
 /// Candidates of one probe among the rows seen so far.
 #[derive(Debug)]
 pub(super) struct Selector {
@@ -30,7 +36,7 @@ impl Selector {
     /// Takes the scores of rows `first_row..`, less those that `skip` holds.
     pub(super) fn take(&mut self, first_row: u32, scores: &[f32], skip: impl Fn(u32) -> bool) {
         for (strip, scores) in scores.chunks(STRIP).enumerate() {
-            if !scores.iter().fold(false, |any, score| any | (*score >= self.cut)) {
+            if !any_reaches(scores, self.cut) {
                 continue;
             }
             for (offset, &raw) in scores.iter().enumerate() {

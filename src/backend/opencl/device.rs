@@ -17,7 +17,7 @@ use ocl::ffi;
 
 use crate::backend::BackendError;
 
-use super::choose::{DeviceKind, DeviceRecord};
+use super::choose::DeviceRecord;
 use super::platform;
 use super::status::{BUILD_PROGRAM_FAILURE, Failure};
 
@@ -163,13 +163,20 @@ impl Device {
         self.compute_units
     }
 
-    /// Whether it is a graphics processor.
-    pub(super) fn is_gpu(&self) -> bool {
-        self.record.kind == DeviceKind::Gpu
-    }
-
     fn failed(&self, failure: Failure) -> BackendError {
         failed(&self.record, failure)
+    }
+
+    /// The error of a call that needs `bytes` of memory for `what`.
+    fn failed_with_memory(&self, failure: Failure, what: &str, bytes: usize) -> BackendError {
+        if !failure.is_memory() {
+            return self.failed(failure);
+        }
+        BackendError::OutOfMemory {
+            what: format!("{what} on OpenCL device {}", self.record.name),
+            needed: bytes as u64,
+            available: self.record.global_memory_bytes,
+        }
     }
 
     /// Memory for `len` elements, at least 1, for `what`.
@@ -186,17 +193,8 @@ impl Device {
                 &raw mut status,
             )
         };
-        Failure::check("clCreateBuffer", status).map_err(|failure| {
-            if failure.is_memory() {
-                BackendError::OutOfMemory {
-                    what: format!("{what} on OpenCL device {}", self.record.name),
-                    needed: bytes as u64,
-                    available: self.record.global_memory_bytes,
-                }
-            } else {
-                self.failed(failure)
-            }
-        })?;
+        Failure::check("clCreateBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
         Ok(Buffer { memory: Memory(memory), len: len.max(1), element: PhantomData })
     }
 
@@ -220,7 +218,9 @@ impl Device {
                 ptr::null_mut(),
             )
         };
-        Failure::check("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))
+        let bytes = size_of_val(values);
+        Failure::check("clEnqueueWriteBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, "a copy of values", bytes))
     }
 
     /// Copies the start of `buffer` to `values`, after all commands before it are done.

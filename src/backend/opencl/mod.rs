@@ -1,8 +1,8 @@
 //! The OpenCL backend: scans on a GPU, or on any OpenCL device that the settings name.
 //!
 //! `status`, `platform` and `device` are the boundary to the driver (all `unsafe` is in the latter two); `choose` picks a
-//! device; `program` compiles the kernels of `kernels/`; `rows` and `scratch` hold memory on the device; `range`, `scan` and
-//! `collect` do the work; `bound` proves how far a raw score may be off. `loader.c` stands in for `libOpenCL.so` at link time.
+//! device; `program` compiles the kernels of `kernels/`; `rows` and `scratch` hold memory on the device; `tuning`, `range`, `scan`
+//! and `collect` do the work; `bound` proves how far a raw score may be off. `loader.c` stands in for `libOpenCL.so` at link time.
 //!
 //! Invariants: the crate `ocl` is named in this folder alone. Finding out that there is no device takes no time, and nothing a
 //! driver answers makes this panic. One thread owns a backend and what it loaded. What the device returns is checked before it is
@@ -22,6 +22,7 @@ mod rows;
 mod scan;
 mod scratch;
 mod status;
+mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use program::{Programs, Sources};
 use rows::{Budget, Rows};
 use scan::{Engine, LoadedRows};
 use scratch::Scratch;
+use tuning::Tuning;
 
 /// The OpenCL devices of this machine, and which one these settings take.
 ///
@@ -87,7 +89,8 @@ impl OpenClBackend {
         let memory = record.global_memory_bytes;
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
         let scratch = Scratch::new(&device)?;
-        let engine = Engine { device, programs: Programs::new(sources), scratch };
+        let tuning = Tuning::of(device.record().kind);
+        let engine = Engine { device, tuning, programs: Programs::new(sources), scratch };
         Ok(Self {
             description,
             engine: Rc::new(RefCell::new(engine)),

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use crate::backend::BackendError;
 
 use super::device::{Device, Kernel};
+use super::tuning::Tuning;
 
 /// Work-items that share a segment's rows for one probe: the fastest in DESIGN section 1.
 pub(super) const LANES_PER_QUERY: usize = 8;
@@ -21,7 +22,7 @@ pub(super) const MERGE_ITEMS: usize = 64;
 /// Sizes of lists that kernels are compiled for.
 const LIST_SIZES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// Numbers of probes that kernels are compiled for: at most 16, or multiples of 16.
+/// Numbers of probes that kernels are compiled for: powers of two, so that a tile divides them.
 const QUERY_COUNTS: [usize; 5] = [1, 4, 16, 64, MAX_QUERY_COUNT];
 
 /// Most probes of one launch.
@@ -38,14 +39,21 @@ pub(super) fn list_size(wanted: usize) -> Option<usize> {
     LIST_SIZES.into_iter().find(|size| *size >= wanted)
 }
 
-/// The smallest number of probes compiled for that takes `probes`, which are at most [`MAX_QUERY_COUNT`].
-pub(super) fn query_count(probes: usize) -> usize {
-    QUERY_COUNTS.into_iter().find(|count| *count >= probes).unwrap_or(MAX_QUERY_COUNT)
+/// How probes lie in the device's memory, as `dot.cl` draws it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tiling {
+    /// Most probes of a launch.
+    pub(super) query_count: usize,
+    /// Probes interleaved; divides `query_count`.
+    pub(super) tile: usize,
 }
 
-/// Probes interleaved in the device's memory, as `dot.cl` derives it.
-pub(super) fn probe_tile(query_count: usize) -> usize {
-    query_count.min(16)
+impl Tiling {
+    /// The smallest one compiled for that takes `probes`, which are at most [`MAX_QUERY_COUNT`].
+    pub(super) fn new(probes: usize, tuning: Tuning) -> Self {
+        let query_count = QUERY_COUNTS.into_iter().find(|count| *count >= probes).unwrap_or(MAX_QUERY_COUNT);
+        Self { query_count, tile: query_count.min(tuning.probe_tile) }
+    }
 }
 
 /// A kernel of ours.
@@ -86,8 +94,8 @@ pub(super) struct Parameters {
     pub(super) stride: usize,
     /// Rows of a list.
     pub(super) list: usize,
-    /// Most probes of a launch.
-    pub(super) query_count: usize,
+    /// How probes lie in memory.
+    pub(super) tiling: Tiling,
 }
 
 /// The text of the kernels.
@@ -161,10 +169,10 @@ impl Programs {
         if let Some(kernel) = self.built.get(&parameters) {
             return Ok(Rc::clone(kernel));
         }
-        let Parameters { role, stride, list, query_count } = parameters;
+        let Parameters { role, stride, list, tiling: Tiling { query_count, tile } } = parameters;
         let options = format!(
             "-cl-fast-relaxed-math -D DIM={stride} -D TOPK={list} -D QUERY_COUNT={query_count} \
-             -D LANES_PER_QUERY={LANES_PER_QUERY} -D MERGE_ITEMS={MERGE_ITEMS}"
+             -D LANES_PER_QUERY={LANES_PER_QUERY} -D TILE={tile} -D MERGE_ITEMS={MERGE_ITEMS}"
         );
         let kernel = device
             .compile(&self.sources.text(role), &options, role.function())
@@ -187,10 +195,10 @@ mod tests {
     fn sizes_are_rounded_up_to_those_compiled_for() {
         assert_eq!([1, 8, 9, 256].map(list_size), [Some(8), Some(8), Some(16), Some(256)]);
         assert_eq!(list_size(257), None);
-        assert_eq!([1, 2, 16, 17, 256].map(query_count), [1, 4, 16, 64, 256]);
-        for count in QUERY_COUNTS {
-            assert_eq!(count % probe_tile(count), 0, "{count}");
-        }
+        let tilings = [1, 2, 16, 17, 256].map(|probes| Tiling::new(probes, Tuning::WIDE));
+        assert_eq!(tilings.map(|tiling| tiling.query_count), [1, 4, 16, 64, 256]);
+        assert_eq!(tilings.map(|tiling| tiling.tile), [1, 4, 16, 16, 16]);
+        assert_eq!(Tiling::new(17, Tuning::NARROW), Tiling { query_count: 64, tile: 1 });
     }
 
     #[test]

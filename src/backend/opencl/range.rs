@@ -4,16 +4,14 @@
 //! are cut into segments; each segment and lane is a list of its own.
 
 use super::device::Range;
-use super::program::{LANES_PER_QUERY, MERGE_ITEMS, probe_tile, query_count};
+use super::program::{LANES_PER_QUERY, MERGE_ITEMS};
+use super::tuning::Tuning;
 
 /// Work-items of a group that is aimed at: several warps of any GPU.
 const GROUP_ITEMS: usize = 128;
 
-/// Work-items for each compute unit of a wide device: what hides its memory's latency.
-const WIDE_UNIT_ITEMS: usize = 2048;
-
-/// Work-items for each core of a CPU: enough to share them out evenly.
-const NARROW_UNIT_ITEMS: usize = 64;
+/// Most probes whose work-items form one group.
+const GROUP_PROBES: usize = 16;
 
 /// Bytes of all lists of a launch, scores and row numbers together.
 const LIST_BYTES: usize = 64 << 20;
@@ -25,8 +23,8 @@ pub(super) struct WorkLimits {
     pub(super) group_items: usize,
     /// The device's processors.
     pub(super) compute_units: usize,
-    /// Whether each of them runs thousands of work-items at once.
-    pub(super) wide: bool,
+    /// What suits it.
+    pub(super) tuning: Tuning,
 }
 
 /// How one chunk is scanned for one tile of probes.
@@ -45,22 +43,21 @@ impl ScanShape {
     pub(super) fn new(probes: usize, chunk_rows: usize, list: usize, limits: WorkLimits) -> Self {
         let group_items = limits.group_items.min(GROUP_ITEMS);
         let lanes = if group_items >= LANES_PER_QUERY { LANES_PER_QUERY } else { 1 };
-        let tile = floor_power_of_two(probe_tile(query_count(probes)).min(group_items / lanes));
-        let unit_items = if limits.wide { WIDE_UNIT_ITEMS } else { NARROW_UNIT_ITEMS };
+        let side = group_side(probes, group_items / lanes);
         let items = probes * LANES_PER_QUERY;
         // More segments than fill the lists once would only be merged away again.
-        let segments = (limits.compute_units * unit_items)
+        let segments = (limits.compute_units * limits.tuning.unit_items)
             .div_ceil(items)
             .min(chunk_rows / (LANES_PER_QUERY * list))
             .min(LIST_BYTES / (items * list * 2 * size_of::<f32>()))
             .max(1);
-        let together =
-            if limits.wide { floor_power_of_two(segments.min(group_items / (tile * lanes))) } else { 1 };
+        let together = group_items / (side * lanes);
+        let together = floor_power_of_two(segments.min(together).min(limits.tuning.group_segments));
         let segments = segments / together * together;
         Self {
             range: Range {
-                global: [probes.next_multiple_of(tile), LANES_PER_QUERY, segments],
-                local: [tile, lanes, together],
+                global: [probes.next_multiple_of(side), LANES_PER_QUERY, segments],
+                local: [side, lanes, together],
             },
             segment_rows: chunk_rows.div_ceil(segments),
             lists: segments * LANES_PER_QUERY,
@@ -76,12 +73,17 @@ pub(super) fn merge_range(probes: usize) -> Range {
 /// One work-item a probe and row.
 pub(super) fn score_range(probes: usize, rows: usize, limits: WorkLimits) -> Range {
     let group_items = limits.group_items.min(GROUP_ITEMS);
-    let tile = floor_power_of_two(probe_tile(query_count(probes)).min(group_items));
-    let together = floor_power_of_two(group_items / tile);
+    let side = group_side(probes, group_items);
+    let together = floor_power_of_two(group_items / side);
     Range {
-        global: [probes.next_multiple_of(tile), rows.next_multiple_of(together), 1],
-        local: [tile, together, 1],
+        global: [probes.next_multiple_of(side), rows.next_multiple_of(together), 1],
+        local: [side, together, 1],
     }
+}
+
+/// How many probes a group takes, where it has room for `room`.
+fn group_side(probes: usize, room: usize) -> usize {
+    probes.next_power_of_two().min(GROUP_PROBES).min(floor_power_of_two(room))
 }
 
 /// The largest power of two that is at most `number`; 1 for 0.
@@ -93,8 +95,8 @@ fn floor_power_of_two(number: usize) -> usize {
 mod tests {
     use super::*;
 
-    const GPU: WorkLimits = WorkLimits { group_items: 1024, compute_units: 132, wide: true };
-    const CPU: WorkLimits = WorkLimits { group_items: 4096, compute_units: 2, wide: false };
+    const GPU: WorkLimits = WorkLimits { group_items: 1024, compute_units: 132, tuning: Tuning::WIDE };
+    const CPU: WorkLimits = WorkLimits { group_items: 4096, compute_units: 2, tuning: Tuning::NARROW };
 
     #[test]
     fn every_range_is_made_of_whole_groups_within_the_limit() {

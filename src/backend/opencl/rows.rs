@@ -59,8 +59,22 @@ pub(super) struct Rows {
 
 #[derive(Debug)]
 enum Place {
-    Resident { chunks: Vec<Buffer<f32>>, _reservation: Reservation },
-    Streamed { chunk: Buffer<f32> },
+    Resident {
+        chunks: Vec<Buffer<f32>>,
+        _reservation: Reservation,
+    },
+    /// `may_settle`: the memory limit alone stood in the way, so that it is worth trying again.
+    Streamed {
+        chunk: Buffer<f32>,
+        may_settle: bool,
+    },
+}
+
+/// What came of bringing all rows to the device.
+enum Attempt {
+    Resident(Place),
+    OverBudget,
+    OutOfMemory,
 }
 
 impl Rows {
@@ -72,10 +86,13 @@ impl Rows {
         budget: &Rc<Budget>,
     ) -> Result<Self, BackendError> {
         let chunk_rows = fitting_rows(device, matrix, chunk_rows, budget)?;
-        let place = match resident(device, matrix, chunk_rows, budget)? {
-            Some(place) => place,
-            None => {
-                Place::Streamed { chunk: device.allocate(chunk_rows * matrix.stride(), "a chunk of rows")? }
+        let attempt = resident(device, matrix, chunk_rows, budget)?;
+        let may_settle = matches!(attempt, Attempt::OverBudget);
+        let place = match attempt {
+            Attempt::Resident(place) => place,
+            Attempt::OverBudget | Attempt::OutOfMemory => {
+                let chunk = device.allocate(chunk_rows * matrix.stride(), "a chunk of rows")?;
+                Place::Streamed { chunk, may_settle }
             }
         };
         Ok(Self { matrix: Arc::clone(matrix), per_chunk: chunk_rows, budget: Rc::clone(budget), place })
@@ -93,10 +110,13 @@ impl Rows {
 
     /// Makes streamed rows resident where the memory is there by now.
     pub(super) fn settle(&mut self, device: &Device) -> Result<(), BackendError> {
-        if let Place::Streamed { .. } = self.place
-            && let Some(place) = resident(device, &self.matrix, self.per_chunk, &self.budget)?
-        {
-            self.place = place;
+        let Place::Streamed { may_settle: may_settle @ true, .. } = &mut self.place else {
+            return Ok(());
+        };
+        match resident(device, &self.matrix, self.per_chunk, &self.budget)? {
+            Attempt::Resident(place) => self.place = place,
+            Attempt::OverBudget => {}
+            Attempt::OutOfMemory => *may_settle = false,
         }
         Ok(())
     }
@@ -115,7 +135,7 @@ impl Rows {
     ) -> Result<&Buffer<f32>, BackendError> {
         match &self.place {
             Place::Resident { chunks, .. } => Ok(&chunks[chunk.start / self.per_chunk]),
-            Place::Streamed { chunk: buffer } => {
+            Place::Streamed { chunk: buffer, .. } => {
                 device.write(buffer, self.matrix.block(chunk.start, chunk.len()))?;
                 Ok(buffer)
             }
@@ -126,7 +146,7 @@ impl Rows {
     pub(super) fn device_bytes(&self) -> u64 {
         let values: usize = match &self.place {
             Place::Resident { chunks, .. } => chunks.iter().map(Buffer::len).sum(),
-            Place::Streamed { chunk } => chunk.len(),
+            Place::Streamed { chunk, .. } => chunk.len(),
         };
         (values * size_of::<f32>()) as u64
     }
@@ -155,21 +175,25 @@ fn fitting_rows(
     Ok(chunk_rows.min(fitting).min(matrix.rows().max(1)))
 }
 
-/// All rows on the device; `None` where they do not fit.
+/// Brings all rows to the device, if they fit.
 fn resident(
     device: &Device,
     matrix: &Matrix,
     chunk_rows: usize,
     budget: &Rc<Budget>,
-) -> Result<Option<Place>, BackendError> {
+) -> Result<Attempt, BackendError> {
     let Some(reservation) = budget.reserve(matrix.bytes() as u64) else {
-        return Ok(None);
+        return Ok(Attempt::OverBudget);
     };
     let mut chunks = Vec::new();
     for first in (0..matrix.rows()).step_by(chunk_rows) {
         let block = matrix.block(first, chunk_rows.min(matrix.rows() - first));
-        let chunk = match device.allocate(block.len(), "rows") {
-            Ok(chunk) => chunk,
+        // Some drivers find out that there is no memory when it is asked for, others when it is written to.
+        let copied = device
+            .allocate(block.len(), "rows")
+            .and_then(|chunk| device.write(&chunk, block).map(|()| chunks.push(chunk)));
+        match copied {
+            Ok(()) => {}
             // Others use the device too: what the limit allows may not be there.
             Err(BackendError::OutOfMemory { what, needed, available }) => {
                 tracing::warn!(
@@ -178,14 +202,12 @@ fn resident(
                     available,
                     "no room for all rows on the device: they are streamed"
                 );
-                return Ok(None);
+                return Ok(Attempt::OutOfMemory);
             }
             Err(error) => return Err(error),
-        };
-        device.write(&chunk, block)?;
-        chunks.push(chunk);
+        }
     }
-    Ok(Some(Place::Resident { chunks, _reservation: reservation }))
+    Ok(Attempt::Resident(Place::Resident { chunks, _reservation: reservation }))
 }
 
 #[cfg(test)]

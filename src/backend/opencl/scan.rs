@@ -18,10 +18,11 @@ use crate::domain::Matrix;
 use super::bound::error_bound;
 use super::collect::Collector;
 use super::device::{Arg, Device, Event, Kernel};
-use super::program::{MAX_QUERY_COUNT, Parameters, Programs, Role, list_size, query_count};
+use super::program::{MAX_QUERY_COUNT, Parameters, Programs, Role, Tiling, list_size};
 use super::range::{ScanShape, WorkLimits, merge_range, score_range};
 use super::rows::Rows;
 use super::scratch::Scratch;
+use super::tuning::Tuning;
 
 /// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
 const MERGED_BYTES: usize = 8 << 20;
@@ -30,13 +31,15 @@ const MERGED_BYTES: usize = 8 << 20;
 const MAX_PENDING_CHUNKS: usize = 64;
 
 /// Bytes of raw scores that one launch writes.
-const SCORE_BYTES: usize = 32 << 20;
+const SCORE_BYTES: usize = 8 << 20;
 
 /// What scans on one device share: compiled kernels and working memory.
 #[derive(Debug)]
 pub(super) struct Engine {
     /// The device.
     pub(super) device: Device,
+    /// What suits it.
+    pub(super) tuning: Tuning,
     /// Its kernels.
     pub(super) programs: Programs,
     /// Its working memory.
@@ -66,6 +69,8 @@ impl Loaded for LoadedRows {
             let probes = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
             let tile = Tile { probes: job.probes, range: probes.clone(), skips: &job.skips[probes] };
             let collectors = match list_size(wanted) {
+                // Nothing to scan: no kernel need be compiled to say so.
+                _ if matrix.rows() == 0 => tile.collectors(wanted),
                 Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut screened.timing)?,
                 None => scan_scores(engine, &self.rows, &tile, wanted, &mut screened.timing)?,
             };
@@ -115,20 +120,20 @@ fn scan_lists<'a>(
     list: usize,
     timing: &mut ScreenTiming,
 ) -> Result<Vec<Collector<'a>>, BackendError> {
-    let Engine { device, programs, scratch } = engine;
+    let Engine { device, tuning, programs, scratch } = engine;
     let started = Instant::now();
     let probes = tile.len();
     let stride = rows.matrix().stride();
-    let query_count = query_count(probes);
-    let parameters = |role| Parameters { role, stride, list, query_count };
+    let tiling = Tiling::new(probes, *tuning);
+    let parameters = |role| Parameters { role, stride, list, tiling };
     let scan = programs.kernel(device, parameters(Role::ScanLanes))?;
     let merge = programs.kernel(device, parameters(Role::MergeLists))?;
-    let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan));
+    let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan, *tuning));
     let chunks = rows.chunks();
     let merged_bytes = probes * list * 2 * size_of::<f32>();
     let pending = (MERGED_BYTES / merged_bytes).clamp(1, MAX_PENDING_CHUNKS).min(chunks.len().max(1));
 
-    scratch.put_probes(device, tile.probes, tile.range.clone())?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
     scratch.put_skips(device, tile.skips)?;
     scratch.size_lists(device, shape.lists * probes * list, pending * probes * list)?;
     let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
@@ -206,17 +211,17 @@ fn scan_scores<'a>(
     wanted: usize,
     timing: &mut ScreenTiming,
 ) -> Result<Vec<Collector<'a>>, BackendError> {
-    let Engine { device, programs, scratch } = engine;
+    let Engine { device, tuning, programs, scratch } = engine;
     let started = Instant::now();
     let probes = tile.len();
-    let query_count = query_count(probes);
+    let tiling = Tiling::new(probes, *tuning);
     // No list is kept on the device: any size will do, so that one kernel serves all.
     let list = 1;
-    let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, query_count };
+    let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, tiling };
     let kernel = programs.kernel(device, parameters)?;
-    let limits = work_limits(device, &kernel);
+    let limits = work_limits(device, &kernel, *tuning);
     let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
-    scratch.put_probes(device, tile.probes, tile.range.clone())?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
     scratch.size_scores(device, launch_rows * probes)?;
     let mut collectors = tile.collectors(wanted);
     timing.scan_ns += nanoseconds(started);
@@ -251,12 +256,8 @@ fn scan_scores<'a>(
     Ok(collectors)
 }
 
-fn work_limits(device: &Device, kernel: &Kernel) -> WorkLimits {
-    WorkLimits {
-        group_items: kernel.group_limit(),
-        compute_units: device.compute_units(),
-        wide: device.is_gpu(),
-    }
+fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning) -> WorkLimits {
+    WorkLimits { group_items: kernel.group_limit(), compute_units: device.compute_units(), tuning }
 }
 
 fn nanoseconds(since: Instant) -> u64 {
@@ -264,7 +265,7 @@ fn nanoseconds(since: Instant) -> u64 {
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::wanted;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::backend::{BackendError, RowSet};
 use crate::domain::Matrix;
 
 use super::device::{Arg, Buffer, Device, Element};
-use super::program::{probe_tile, query_count};
+use super::program::Tiling;
 
 /// A buffer that grows.
 #[derive(Debug)]
@@ -93,9 +93,9 @@ impl Scratch {
         device: &Device,
         probes: &Matrix,
         range: Range<usize>,
+        tiling: Tiling,
     ) -> Result<(), BackendError> {
-        let query_count = query_count(range.len());
-        interleave(&mut self.host_values, probes, range, query_count);
+        interleave(&mut self.host_values, probes, range, tiling);
         self.probes.put(device, &self.host_values)
     }
 
@@ -153,9 +153,9 @@ impl Scratch {
     }
 }
 
-/// Lays probes `range` out as `dot.cl` draws it; the places of `query_count` that no probe takes hold zeros.
-fn interleave(values: &mut Vec<f32>, probes: &Matrix, range: Range<usize>, query_count: usize) {
-    let tile = probe_tile(query_count);
+/// Lays probes `range` out as `dot.cl` draws it; the places that no probe takes hold zeros.
+fn interleave(values: &mut Vec<f32>, probes: &Matrix, range: Range<usize>, tiling: Tiling) {
+    let Tiling { query_count, tile } = tiling;
     let stride = probes.stride();
     values.clear();
     values.resize(query_count * stride, 0.0);
@@ -179,12 +179,13 @@ mod tests {
         let rows = [row(0), row(100), row(200)];
         let probes = Matrix::from_rows(16, rows.iter().map(Vec::as_slice));
         let mut values = Vec::new();
-        interleave(&mut values, &probes, 1..3, 4);
+        interleave(&mut values, &probes, 1..3, Tiling { query_count: 4, tile: 4 });
         assert_eq!(values.len(), 4 * 16);
         assert_eq!(values[..8], [100.0, 101.0, 102.0, 103.0, 200.0, 201.0, 202.0, 203.0]);
         assert_eq!(values[8..16], [0.0; 8]);
         assert_eq!(values[16..20], [104.0, 105.0, 106.0, 107.0]);
-        interleave(&mut values, &probes, 0..1, 1);
-        assert_eq!(values, rows[0]);
+        interleave(&mut values, &probes, 0..2, Tiling { query_count: 4, tile: 1 });
+        assert_eq!(values[..32], [rows[0].as_slice(), &rows[1]].concat());
+        assert_eq!(values[32..], [0.0; 32]);
     }
 }

@@ -1,1 +1,371 @@
+//! The backend on a real driver, PoCL, against a plain `f64` reference. They fail where PoCL is missing.
 
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::backend::{Backend, BackendError, Candidates, Coverage, RowSet, ScreenJob, Screened};
+use crate::config::{DeviceChoice, OpenClSettings};
+use crate::domain::Matrix;
+
+use super::tuning::Tuning;
+use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
+
+fn settings() -> OpenClSettings {
+    OpenClSettings {
+        device: DeviceChoice::Named("Portable Computing Language".to_owned()),
+        allow_cpu_devices: false,
+        chunk_rows: 50_000,
+        memory_limit_bytes: None,
+        kernel_dir: None,
+    }
+}
+
+fn open(settings: &OpenClSettings) -> OpenClBackend {
+    OpenClBackend::open(settings).unwrap_or_else(|error| {
+        panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}; {:#?}", devices(settings))
+    })
+}
+
+/// `rows` unit vectors; every fifth repeats the one before it.
+fn unit_rows(rows: usize, dim: usize, seed: u64) -> Matrix {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut matrix = Matrix::with_capacity(rows, dim);
+    let mut row = vec![0.0_f32; dim];
+    for place in 0..rows {
+        if place % 5 != 4 {
+            let values: Vec<f64> = (0..dim).map(|_| StandardNormal.sample(&mut random)).collect();
+            let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
+            row = values.iter().map(|value| (value / norm) as f32).collect();
+        }
+        matrix.push(&row);
+    }
+    matrix
+}
+
+fn exact(probe: &[f32], row: &[f32]) -> f64 {
+    probe.iter().zip(row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+/// What every answer must keep: raw scores within the bound, distinct rows that are not skipped, and a coverage that is true.
+fn check_probe(found: &Candidates, bound: f32, scores: &[f64], skips: &RowSet, k: usize) {
+    let mut listed = vec![false; scores.len()];
+    for candidate in &found.rows {
+        let row = candidate.row as usize;
+        assert!(!listed[row], "row {row} twice");
+        listed[row] = true;
+        assert!(!skips.contains(candidate.row), "row {row} is skipped");
+        let error = (f64::from(candidate.raw) - scores[row]).abs();
+        assert!(error <= f64::from(bound), "row {row}: error {error} over {bound}");
+    }
+    let left_out = (0..scores.len()).filter(|row| !listed[*row] && !skips.contains(*row as u32));
+    let eligible = scores.len() - (0..scores.len()).filter(|row| skips.contains(*row as u32)).count();
+    assert!(found.rows.len() >= k.min(eligible), "{} of {eligible} rows for k {k}", found.rows.len());
+    match found.coverage {
+        Coverage::All => assert_eq!(left_out.count(), 0),
+        Coverage::AtMost(highest) => {
+            assert_ne!(left_out.clone().count(), 0, "all rows are there: say so");
+            for row in left_out {
+                let over = scores[row] - f64::from(highest);
+                assert!(over <= f64::from(bound), "row {row} left out, {over} above {highest}");
+            }
+        }
+        coverage @ (Coverage::Exact | Coverage::Unknown) => panic!("{coverage:?}"),
+    }
+}
+
+struct Case<'a> {
+    rows: &'a Matrix,
+    probes: &'a Matrix,
+    skips: &'a [RowSet],
+    k: usize,
+    attempt: u32,
+}
+
+impl Case<'_> {
+    fn job(&self) -> ScreenJob<'_> {
+        ScreenJob { probes: self.probes, k: self.k, skips: self.skips, attempt: self.attempt }
+    }
+
+    fn check(&self, screened: &Screened) {
+        assert_eq!(screened.probes.len(), self.probes.rows());
+        assert_eq!(screened.invalid_indices, 0);
+        for (place, found) in screened.probes.iter().enumerate() {
+            let probe = self.probes.row(place);
+            let scores: Vec<f64> =
+                (0..self.rows.rows()).map(|row| exact(probe, self.rows.row(row))).collect();
+            check_probe(found, screened.bound, &scores, &self.skips[place], self.k);
+        }
+    }
+}
+
+fn no_skips(probes: usize) -> Vec<RowSet> {
+    vec![RowSet::default(); probes]
+}
+
+/// Every third probe skips nothing, the others ranges here and there, one of them everything.
+fn some_skips(probes: usize, rows: usize) -> Vec<RowSet> {
+    let rows = rows as u32;
+    (0..probes as u32)
+        .map(|probe| match probe % 3 {
+            0 if probe == 3 => RowSet::from_ranges(vec![(0, rows)]),
+            0 => RowSet::default(),
+            1 => RowSet::from_ranges(vec![(probe % rows, rows.min(probe % rows + 5))]),
+            _ => RowSet::from_ranges(
+                (0..rows).step_by(7).map(|row| (row, rows.min(row + 1 + probe % 4))).collect(),
+            ),
+        })
+        .collect()
+}
+
+#[test]
+fn odd_sizes_agree_with_the_reference() {
+    check_odd_sizes(Tuning::NARROW);
+}
+
+#[test]
+fn odd_sizes_agree_with_the_reference_when_laid_out_for_a_gpu() {
+    check_odd_sizes(Tuning::WIDE);
+}
+
+fn check_odd_sizes(tuning: Tuning) {
+    let mut backend = open(&settings());
+    backend.engine.borrow_mut().tuning = tuning;
+    for (rows, probes, dim, k) in [
+        (1, 1, 1, 1),
+        (7, 7, 93, 1),
+        (93, 1, 7, 7),
+        (144, 93, 144, 5),
+        (997, 17, 128, 32),
+        (4099, 7, 93, 100),
+        (4096, 257, 16, 1),
+        (1009, 5, 16, 300),
+    ] {
+        let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
+        let probes = unit_rows(probes, dim, 1_000_000);
+        let mut loaded = backend.load(&matrix).unwrap();
+        for skips in [no_skips(probes.rows()), some_skips(probes.rows(), rows)] {
+            let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt: 0 };
+            case.check(&loaded.screen(&case.job()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn k_beyond_the_rows_gives_all_of_them() {
+    let mut backend = open(&settings());
+    for rows in [7, 93, 600] {
+        let matrix = Arc::new(unit_rows(rows, 93, 5));
+        let mut loaded = backend.load(&matrix).unwrap();
+        let skips = some_skips(7, rows);
+        let case =
+            Case { rows: &matrix, probes: &unit_rows(7, 93, 6), skips: &skips, k: rows + 7, attempt: 0 };
+        let screened = loaded.screen(&case.job()).unwrap();
+        case.check(&screened);
+        assert!(screened.probes.iter().all(|found| found.coverage == Coverage::All), "{rows} rows");
+    }
+}
+
+#[test]
+fn lists_beyond_the_devices_are_chosen_on_the_host() {
+    let mut backend = open(&settings());
+    let matrix = Arc::new(unit_rows(4099, 144, 7));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let skips = some_skips(7, 4099);
+    let case = Case { rows: &matrix, probes: &unit_rows(7, 144, 8), skips: &skips, k: 300, attempt: 0 };
+    case.check(&loaded.screen(&case.job()).unwrap());
+}
+
+#[test]
+fn scores_beyond_one_launch_are_all_seen() {
+    let mut backend = open(&settings());
+    // 256 probes leave room for 8192 rows a launch.
+    let matrix = Arc::new(unit_rows(8209, 16, 24));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let skips = some_skips(256, 8209);
+    let case = Case { rows: &matrix, probes: &unit_rows(256, 16, 25), skips: &skips, k: 300, attempt: 0 };
+    case.check(&loaded.screen(&case.job()).unwrap());
+}
+
+#[test]
+fn a_further_attempt_returns_more() {
+    let mut backend = open(&settings());
+    let matrix = Arc::new(unit_rows(1009, 16, 9));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let (probes, skips) = (unit_rows(4, 16, 10), no_skips(4));
+    let mut counts = Vec::new();
+    for attempt in 0..4 {
+        let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 10, attempt };
+        let screened = loaded.screen(&case.job()).unwrap();
+        case.check(&screened);
+        counts.push(screened.probes[0].rows.len());
+    }
+    assert_eq!(counts, [32, 128, 288, 1009]);
+}
+
+#[test]
+fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
+    let matrix = Arc::new(unit_rows(144, 93, 11));
+    let row_bytes = matrix.bytes() as u64 / 144;
+    let (probes, skips) = (unit_rows(17, 93, 12), some_skips(17, 144));
+    for chunk_rows in [1, 7, 50, 144, 1000] {
+        for (memory_limit_bytes, expected_bytes) in
+            [(None, 144 * row_bytes), (Some(50 * row_bytes), chunk_rows.min(50) as u64 * row_bytes)]
+        {
+            let mut backend = open(&OpenClSettings { chunk_rows, memory_limit_bytes, ..settings() });
+            let scratch_bytes = backend.engine.borrow().scratch.device_bytes();
+            let mut loaded = backend.load(&matrix).unwrap();
+            assert_eq!(loaded.device_bytes(), expected_bytes + scratch_bytes, "{chunk_rows} rows a chunk");
+            for k in [5, 130] {
+                let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt: 0 };
+                case.check(&loaded.screen(&case.job()).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn scores_of_streamed_chunks_are_chosen_on_the_host() {
+    let matrix = Arc::new(unit_rows(997, 16, 13));
+    let limit = matrix.bytes() as u64 / 2;
+    let mut backend = open(&OpenClSettings { chunk_rows: 93, memory_limit_bytes: Some(limit), ..settings() });
+    let mut loaded = backend.load(&matrix).unwrap();
+    let skips = some_skips(7, 997);
+    let case = Case { rows: &matrix, probes: &unit_rows(7, 16, 14), skips: &skips, k: 400, attempt: 0 };
+    case.check(&loaded.screen(&case.job()).unwrap());
+}
+
+#[test]
+fn rows_become_resident_once_another_gallery_gives_its_memory_back() {
+    let matrix = Arc::new(unit_rows(144, 16, 15));
+    let bytes = matrix.bytes() as u64;
+    let limit = Some(bytes + bytes / 2);
+    let mut backend = open(&OpenClSettings { chunk_rows: 48, memory_limit_bytes: limit, ..settings() });
+    let first = backend.load(&matrix).unwrap();
+    let mut second = backend.load(&matrix).unwrap();
+    let (probes, skips) = (unit_rows(1, 16, 16), no_skips(1));
+    let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
+    let rows_bytes =
+        |backend: &OpenClBackend, bytes: u64| bytes - backend.engine.borrow().scratch.device_bytes();
+    case.check(&second.screen(&case.job()).unwrap());
+    assert_eq!(rows_bytes(&backend, second.device_bytes()), bytes / 3);
+    drop(first);
+    case.check(&second.screen(&case.job()).unwrap());
+    assert_eq!(rows_bytes(&backend, second.device_bytes()), bytes);
+}
+
+#[test]
+fn an_empty_gallery_answers_nothing() {
+    let mut backend = open(&settings());
+    let mut loaded = backend.load(&Arc::new(Matrix::with_capacity(0, 128))).unwrap();
+    let skips = no_skips(2);
+    let probes = unit_rows(2, 128, 17);
+    let screened = loaded.screen(&ScreenJob { probes: &probes, k: 5, skips: &skips, attempt: 0 }).unwrap();
+    for found in screened.probes {
+        assert_eq!(found, Candidates { rows: Vec::new(), coverage: Coverage::All });
+    }
+}
+
+#[test]
+fn a_score_that_is_no_number_makes_the_coverage_unknown() {
+    let mut backend = open(&settings());
+    let mut matrix = unit_rows(20, 16, 18);
+    matrix.push(&[f32::INFINITY; 16]);
+    let mut loaded = backend.load(&Arc::new(matrix)).unwrap();
+    let (probes, skips) = (unit_rows(1, 16, 19), no_skips(1));
+    let screened = loaded.screen(&ScreenJob { probes: &probes, k: 1000, skips: &skips, attempt: 0 }).unwrap();
+    assert_eq!(screened.probes[0].coverage, Coverage::Unknown);
+}
+
+#[test]
+fn time_is_told_by_stage() {
+    let mut backend = open(&settings());
+    let matrix = Arc::new(unit_rows(4099, 128, 20));
+    let mut loaded = backend.load(&matrix).unwrap();
+    let (probes, skips) = (unit_rows(16, 128, 21), no_skips(16));
+    let job = ScreenJob { probes: &probes, k: 32, skips: &skips, attempt: 0 };
+    loaded.screen(&job).unwrap();
+    let started = Instant::now();
+    let timing = loaded.screen(&job).unwrap().timing;
+    let total_ns = started.elapsed().as_nanos() as u64;
+    assert!(timing.scan_ns > 0 && timing.device_merge_ns > 0 && timing.host_merge_ns > 0, "{timing:?}");
+    assert!(
+        timing.scan_ns + timing.device_merge_ns + timing.host_merge_ns <= total_ns,
+        "{timing:?}, {total_ns}"
+    );
+}
+
+/// A folder with the kernels, and settings that use it.
+fn own_kernels() -> (tempfile::TempDir, OpenClSettings) {
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let settings = OpenClSettings { kernel_dir: Some(folder.path().to_owned()), ..settings() };
+    (folder, settings)
+}
+
+#[test]
+fn kernels_come_from_a_folder_and_a_bad_one_is_named_with_its_build_log() {
+    let (folder, own) = own_kernels();
+    let matrix = Arc::new(unit_rows(93, 16, 22));
+    let (probes, skips) = (unit_rows(1, 16, 23), no_skips(1));
+    let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
+    case.check(&open(&own).load(&matrix).unwrap().screen(&case.job()).unwrap());
+
+    fs::write(folder.path().join("lanes.cl"), "\nthis is no kernel;\n").unwrap();
+    let error = open(&own).load(&matrix).unwrap().screen(&case.job()).unwrap_err();
+    let BackendError::Kernel { kernel, reason } = error else { panic!("{error}") };
+    assert_eq!(kernel, "lanes.cl");
+    assert!(reason.contains("lanes.cl:2") && reason.contains("-D DIM=16"), "{reason}");
+}
+
+#[test]
+fn a_device_that_returns_rows_that_do_not_exist_is_found_out() {
+    let (folder, own) = own_kernels();
+    let path = folder.path().join("lanes.cl");
+    let text = fs::read_to_string(&path).unwrap();
+    let sound = "list_indices[slot] = first_row + row;";
+    assert_eq!(text.matches(sound).count(), 1);
+    // Row 5 is called row 1000.
+    let wrong = "list_indices[slot] = first_row + row == 5 ? 1000 : first_row + row;";
+    fs::write(&path, text.replace(sound, wrong)).unwrap();
+
+    let matrix = Arc::new(unit_rows(93, 16, 26));
+    let probe = Matrix::from_rows(16, [matrix.row(5), matrix.row(40)]);
+    let skips = vec![RowSet::default(), RowSet::from_ranges(vec![(5, 6)])];
+    let mut loaded = open(&own).load(&matrix).unwrap();
+    let screened = loaded.screen(&ScreenJob { probes: &probe, k: 3, skips: &skips, attempt: 0 }).unwrap();
+    assert_eq!(screened.invalid_indices, 1);
+    assert_eq!(screened.probes[0].coverage, Coverage::Unknown);
+    assert!(screened.probes[0].rows.iter().all(|candidate| candidate.row < 93));
+    assert!(matches!(screened.probes[1].coverage, Coverage::AtMost(_)), "{:?}", screened.probes[1]);
+}
+
+#[test]
+fn pocl_is_a_cpu_and_auto_takes_it_only_where_allowed() {
+    let auto = OpenClSettings { device: DeviceChoice::Auto, ..settings() };
+    let survey = devices(&auto);
+    let pocl = survey.devices.iter().find(|device| device.platform == "Portable Computing Language");
+    let pocl =
+        pocl.unwrap_or_else(|| panic!("PoCL is missing (apt-get install pocl-opencl-icd): {survey:#?}"));
+    assert_eq!(pocl.kind, DeviceKind::Cpu);
+    assert!(
+        pocl.global_memory_bytes > 0 && pocl.max_allocation_bytes > 0 && !pocl.driver.is_empty(),
+        "{pocl:?}"
+    );
+    if survey.devices.iter().all(|device| device.kind == DeviceKind::Cpu) {
+        assert_eq!(survey.chosen.unwrap_err().reason, NoDeviceReason::NoGpu);
+        assert!(matches!(OpenClBackend::open(&auto), Err(BackendError::NoDevice(_))));
+        let allowed = devices(&OpenClSettings { allow_cpu_devices: true, ..auto });
+        assert!(allowed.chosen.is_ok(), "{allowed:#?}");
+    }
+    let numbered = DeviceChoice::Numbered { platform: pocl.platform_index, device: pocl.device_index };
+    let backend = open(&OpenClSettings { device: numbered, ..settings() });
+    assert!(backend.description().device.contains(&pocl.name), "{:?}", backend.description());
+}

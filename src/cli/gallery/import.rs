@@ -21,7 +21,7 @@ pub(in crate::cli) struct ImportArgs {
     /// Embeddings: .npy (float rows), or JSON lines ({"id","identity","source","embedding":[...]}).
     #[arg(value_name = "FILE")]
     embeddings: PathBuf,
-    /// Who the rows of an .npy are: a line a row, identity/prototype-id, or CSV identity,prototype_id,source.
+    /// Who the rows of an .npy are: a line a row, identity/prototype-id, or CSV (`identity,prototype_id,source`).
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// The model that made the embeddings; a new gallery keeps it.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::FolderArgs;
 use crate::cli::output::{Output, PlainFormat, number, table};
 use crate::cli::settings::SettingsArgs;
+use crate::domain::{Margin, Threshold};
 use crate::gallery::store::{GallerySummary, Store};
 
 #[derive(Debug, Args)]
@@ -44,8 +45,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ListArgs, output: &mut Output) 
                     gallery.prototypes.to_string(),
                     gallery.identities.to_string(),
                     profile.generation.to_string(),
-                    number(profile.threshold.map(|threshold| threshold.get())),
-                    number(profile.min_margin.map(|margin| margin.get())),
+                    number(profile.threshold.map(Threshold::get)),
+                    number(profile.min_margin.map(Margin::get)),
                 ]);
             }
             Ok(output.line(table)?)
@@ -62,8 +63,8 @@ fn summary_json(gallery: &GallerySummary) -> Value {
         "generation": profile.generation,
         "prototypes": gallery.prototypes,
         "identities": gallery.identities,
-        "threshold": profile.threshold.map(|threshold| threshold.get()),
-        "min_margin": profile.min_margin.map(|margin| margin.get()),
+        "threshold": profile.threshold.map(Threshold::get),
+        "min_margin": profile.min_margin.map(Margin::get),
         "created_ms": gallery.created_ms,
     })
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::OneArgs;
 use crate::cli::output::{Output, PlainFormat, number, table};
 use crate::cli::settings::SettingsArgs;
+use crate::domain::{Margin, Threshold};
 use crate::gallery::store::{PrototypeQuery, Store};
 
 /// Prototypes read at a time.
@@ -51,8 +52,8 @@ fn show_identities(
                     json!({
                         "identity": one.identity.name,
                         "prototypes": one.prototypes,
-                        "threshold": one.identity.threshold.map(|threshold| threshold.get()),
-                        "min_margin": one.identity.min_margin.map(|margin| margin.get()),
+                        "threshold": one.identity.threshold.map(Threshold::get),
+                        "min_margin": one.identity.min_margin.map(Margin::get),
                     })
                 })
                 .collect();
@@ -64,8 +65,8 @@ fn show_identities(
                 table.add_row([
                     one.identity.name.clone(),
                     one.prototypes.to_string(),
-                    number(one.identity.threshold.map(|threshold| threshold.get())),
-                    number(one.identity.min_margin.map(|margin| margin.get())),
+                    number(one.identity.threshold.map(Threshold::get)),
+                    number(one.identity.min_margin.map(Margin::get)),
                 ]);
             }
             Ok(output.line(table)?)

@@ -2,13 +2,14 @@
 //!
 //! Keys of a prototype: `id`, `identity` (or `person_id`, `label`), `source` (or `image`; may be missing), `origin` (how it was
 //! chosen; may be missing: `import`), `embedding`. Keys of a probe: `embedding`, and as far as wanted `id`, `group`, `source`,
-//! `identity`, `exclude_identities`, `exclude_prototypes`, `exclude_sources`. Any other key is refused, so that a mistyped one
+//! `identity`, `exclude_identities`, `exclude_prototypes`, `exclude_sources`; an `origin` is passed over, so that a file of prototypes
+//! can be asked about. Any other key is refused, so that a mistyped one
 //! does not pass for a missing one.
 
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::lines::Lines;
 use super::{FormatError, Problem, checked_dim, checked_name, checked_optional};
@@ -37,6 +38,9 @@ struct ProbeLine {
     source: String,
     #[serde(alias = "person_id", alias = "label")]
     identity: Option<String>,
+    /// Prototypes may be asked about too; how they were chosen then does not matter.
+    #[serde(rename = "origin")]
+    _origin: Option<IgnoredAny>,
     #[serde(default)]
     exclude_identities: Vec<String>,
     #[serde(default)]

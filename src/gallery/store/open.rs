@@ -40,10 +40,10 @@ impl Store {
     /// Where the file system is read-only too, the database is read as it lies there, provided that nobody left a write unfinished.
     pub fn open_read_only(folder: &Path) -> Result<Self, StoreError> {
         let file = find(folder)?;
-        let db = connect(&file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        match Self::checked(db, file.clone()) {
+        let opened = connect(&file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        match opened.and_then(|db| Self::checked(db, file.clone())) {
             // Without a place for its shared memory file, SQLite reads a WAL database only if told that it does not change.
-            Err(StoreError::Sqlite(error)) if cannot_open(&error) && !wal_of(&file).exists() => {
+            Err(StoreError::Sqlite(error)) if cannot_open(&error) && !has_wal(&file) => {
                 let uri = format!("file:{}?immutable=1", percent_encoded(&file));
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
                 Self::checked(connect(Path::new(&uri), flags)?, file)
@@ -149,10 +149,11 @@ fn cannot_open(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
-fn wal_of(file: &Path) -> PathBuf {
+/// Whether a write-ahead log with something in it lies beside the database.
+fn has_wal(file: &Path) -> bool {
     let mut name = file.as_os_str().to_owned();
     name.push("-wal");
-    name.into()
+    fs::metadata(name).is_ok_and(|log| log.len() > 0)
 }
 
 /// A path as a URI has it.

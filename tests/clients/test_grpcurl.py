@@ -1,0 +1,57 @@
+"""grpcurl with no proto files at hand: server reflection must tell it everything."""
+
+import json
+import subprocess
+
+from conftest import GRPCURL, SAMPLE
+
+
+def grpcurl(server, *arguments, fails=False):
+    done = subprocess.run([GRPCURL, "-plaintext", *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def first_probe():
+    with open(SAMPLE / "probes.jsonl") as lines:
+        return json.loads(next(lines))
+
+
+def test_lists_the_services(server):
+    services = grpcurl(server, server.address, "list").split()
+    assert {"lookalike.v1.Recognition", "lookalike.v1.Operations", "grpc.health.v1.Health"} <= set(services)
+
+
+def test_describes_a_message_with_its_comments(server):
+    described = grpcurl(server, server.address, "describe", "lookalike.v1.RecognizeRequest")
+    assert "optional float threshold = 3;" in described
+    assert "inclusive" in described, "comments travel with the descriptors"
+
+
+def test_gets_a_decision(server):
+    probe = first_probe()
+    request = {"probes": [{"id": probe["id"], "embedding": {"values": probe["embedding"]}}]}
+    answer = grpcurl(server, "-d", json.dumps(request), server.address, "lookalike.v1.Recognition/Recognize")
+    [recognition] = json.loads(answer)["recognitions"]
+    expected = json.loads((SAMPLE / "expected.json").read_text())["probes"][0]
+    assert recognition["probeId"] == expected["probe_id"] == probe["id"]
+    assert recognition["decision"] == "DECISION_" + expected["decision"]
+    assert recognition["identity"] == expected["nearest"]
+
+
+def test_says_what_is_wrong_by_field(server):
+    request = {"probes": [{"embedding": {"values": [1, 2, 3]}}]}
+    told = grpcurl(server, "-d", json.dumps(request), server.address, "lookalike.v1.Recognition/Recognize", fails=True)
+    assert "InvalidArgument" in told
+    assert "probes[0].embedding: expected 128 components, got 3" in told
+
+
+def test_checks_health(server):
+    health = grpcurl(server, server.address, "grpc.health.v1.Health/Check")
+    assert json.loads(health) == {"status": "SERVING"}
+
+
+def test_tells_what_is_running(server):
+    info = json.loads(grpcurl(server, server.address, "lookalike.v1.Operations/GetInfo"))
+    assert info["galleries"][0]["name"] == "default"
+    assert info["backendReason"] == "backend.kind is cpu"
