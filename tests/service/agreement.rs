@@ -87,7 +87,7 @@ fn assert_same<M: Message + PartialEq + std::fmt::Debug>(got: &[M], expected: &[
 fn batches(count: usize) -> Vec<std::ops::Range<usize>> {
     let ones = (0..count).step_by(6).map(|first| first..first + 1);
     let sevens = (0..count).step_by(7).map(|first| first..count.min(first + 7));
-    ones.chain(sevens).chain([0..count]).collect()
+    ones.chain(sevens).chain(std::iter::once(0..count)).collect()
 }
 
 /// Search and Recognize of one backend against the reference's answers.

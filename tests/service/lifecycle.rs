@@ -272,7 +272,8 @@ async fn reflection_of_both_versions_lists_the_services() {
         }
         let file = prost_types::FileDescriptorProto::decode(&files[0][..]).unwrap();
         assert_eq!(file.package(), "lookalike.v1");
-        let methods: Vec<&str> = file.service[0].method.iter().map(|method| method.name()).collect();
+        let methods: Vec<&str> =
+            file.service[0].method.iter().map(prost_types::MethodDescriptorProto::name).collect();
         assert_eq!(methods, ["Search", "Recognize"]);
     }
     server.stop().await.unwrap();
@@ -326,6 +327,9 @@ async fn metrics_count_what_was_answered() {
         ("lookalike_request_duration_seconds_count{method=\"Recognition/Search\"}".to_owned(), 4.0),
         ("lookalike_stage_duration_seconds_count{stage=\"scan\"}".to_owned(), 2.0),
         ("lookalike_stage_duration_seconds_count{stage=\"decide\"}".to_owned(), 1.0),
+        // Refused requests scan nothing.
+        ("lookalike_batch_probes_count".to_owned(), 2.0),
+        ("lookalike_batch_probes_sum".to_owned(), 25.0),
         ("lookalike_decision_headroom_count{bound=\"threshold\"}".to_owned(), 12.0),
     ] {
         let got = server.metric(&series).await;

@@ -2,8 +2,11 @@
 //!
 //! One test binary for all of it, since linking the server takes long.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 mod agreement;
 mod engine;
+mod faults;
 mod lifecycle;
 mod load;
 mod margins;

@@ -220,6 +220,8 @@ async fn leaving_one_out_is_as_if_it_were_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_photo_has_one_of_each_person() {
+    use Decision::{Displaced, Recognized};
+
     let faces = [Face::new("ann", "1", vec![1.0, 0.0]), Face::new("bob", "1", vec![0.0, 1.0])];
     let folder = data_folder(&faces);
     let server = Server::start(folder.path(), &CPU).await;
@@ -239,7 +241,6 @@ async fn one_photo_has_one_of_each_person() {
     assert!(free.iter().all(|one| one.decision() == Decision::Recognized));
     let unique = recognize(&server, RecognizeRequest { unique_in_group: true, ..request }).await;
     let decisions: Vec<Decision> = unique.iter().map(RecognizeResult::decision).collect();
-    use Decision::{Displaced, Recognized};
     assert_eq!(decisions, [Displaced, Recognized, Displaced, Recognized, Recognized, Recognized, Recognized]);
     for (one, free) in unique.iter().zip(&free) {
         let displaced = one.decision() == Displaced;

@@ -68,7 +68,7 @@ async fn a_vector_that_is_no_embedding_is_named() {
     let embedding = |embedding| Probe { embedding, ..Probe::default() };
     let both = lookalike::grpc::proto::Embedding { values: good(), ..packed(&good()) };
     let mut uneven = packed(&good());
-    uneven.packed = uneven.packed[..511].to_vec().into();
+    uneven.packed = uneven.packed[..511].to_vec();
     let path = "probes[0].embedding";
     for (probe, field, text) in [
         (spoilt(|v| v.truncate(3)), path, "expected 128 components, got 3"),

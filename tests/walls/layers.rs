@@ -49,8 +49,9 @@ fn named_layers(source: &Source) -> Vec<(usize, &str)> {
         let path = match at(0) {
             "crate" | "lookalike" if after_colons(1) => Some(3),
             "super" if place == 0 || at(0) != tokens[place - 1].1 => {
-                let supers =
-                    (0..).take_while(|count| at(3 * count) == "super" && after_colons(3 * count + 1)).count();
+                let supers = (0..=depth)
+                    .take_while(|count| at(3 * count) == "super" && after_colons(3 * count + 1))
+                    .count();
                 let inner = place > 1 && tokens[place - 1].1 == ":";
                 (supers >= depth && !inner).then_some(3 * supers)
             }

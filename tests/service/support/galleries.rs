@@ -113,7 +113,7 @@ pub(crate) fn values(vector: &[f32]) -> proto::Embedding {
 /// A vector as `packed`.
 pub(crate) fn packed(vector: &[f32]) -> proto::Embedding {
     let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-    proto::Embedding { packed: bytes.into(), ..Default::default() }
+    proto::Embedding { packed: bytes, ..Default::default() }
 }
 
 /// A probe that leaves out nothing.

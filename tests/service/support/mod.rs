@@ -44,7 +44,7 @@ pub(crate) async fn until<T>(what: &str, mut condition: impl AsyncFnMut() -> Opt
         if let Some(found) = condition().await {
             return found;
         }
-        assert!(started.elapsed() < std::time::Duration::from_secs(60), "{what}: not within a minute");
+        assert!(started.elapsed() < std::time::Duration::from_mins(1), "{what}: not within a minute");
         tokio::task::yield_now().await;
     }
 }

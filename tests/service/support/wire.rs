@@ -33,16 +33,15 @@ pub(crate) async fn call(address: SocketAddr, path: &str, headers: &[(&str, &str
         client.ready().await.unwrap().send_request(request.body(()).unwrap(), false).unwrap();
     body.send_data(Cursor::new(frame), true).unwrap();
     let (head, mut body) = response.await.unwrap().into_parts();
-    let status = match Status::from_header_map(&head.headers) {
-        Some(status) => status,
-        None => {
-            while let Some(bytes) = body.data().await {
-                let bytes = bytes.unwrap().len();
-                body.flow_control().release_capacity(bytes).unwrap();
-            }
-            let trailers = body.trailers().await.unwrap().unwrap();
-            Status::from_header_map(&trailers).unwrap_or_else(|| Status::new(Code::Ok, ""))
+    let status = if let Some(status) = Status::from_header_map(&head.headers) {
+        status
+    } else {
+        while let Some(bytes) = body.data().await {
+            let bytes = bytes.unwrap().len();
+            body.flow_control().release_capacity(bytes).unwrap();
         }
+        let trailers = body.trailers().await.unwrap().unwrap();
+        Status::from_header_map(&trailers).unwrap_or_else(|| Status::new(Code::Ok, ""))
     };
     connection.abort();
     Ended { status, headers: head.headers }

@@ -1,0 +1,92 @@
+//! `lookalike gallery`: in, out, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use lookalike::gallery::formats;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{import, run, text, write};
+use crate::support::{Random, sample_file};
+
+#[test]
+fn a_gallery_goes_in_and_out_and_in_again() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    let report = import(&at.join("data")).json();
+    assert_eq!(
+        (&report["created"], &report["prototypes"], &report["identities"]),
+        (&json!(true), &json!(60), &json!(12))
+    );
+    let list = run(at, "gallery list --data @/data --format json").json();
+    assert_eq!(
+        (&list["galleries"][0]["name"], &list["galleries"][0]["prototypes"]),
+        (&json!("default"), &json!(60))
+    );
+    let shown = run(at, "gallery show --data @/data --format json").json();
+    assert_eq!(shown["identities"].as_array().unwrap().len(), 12);
+    let shown = run(at, "gallery show --data @/data --identity person_001 --format json").json();
+    let indices: Vec<u64> =
+        shown["prototypes"].as_array().unwrap().iter().map(|one| one["index"].as_u64().unwrap()).collect();
+    assert_eq!(indices, [0, 12, 24, 36, 48]);
+
+    let said = run(at, "gallery export --data @/data @/out.npy").ok();
+    assert!(said.starts_with("60 prototypes of default (generation 1) in "), "{said}");
+    // The rows were of unit length, so every byte comes back.
+    let read = |path: &Path| formats::read_vectors(path, &mut |_| ()).unwrap();
+    assert_eq!(read(&at.join("out.npy")), read(&sample_file("gallery.npy")));
+    assert_eq!(fs::read(at.join("out.csv")).unwrap(), fs::read(sample_file("gallery.csv")).unwrap());
+    run(at, "gallery import --data @/again --labels @/out.csv @/out.npy").ok();
+    let probes = sample_file("probes.jsonl");
+    let ask = |data: &str| {
+        let args =
+            format!("recognize --data @/{data} --threshold 0.942 --min-margin 0.04 --format jsonl --probes ");
+        run(at, &format!("{args}{}", text(&probes))).ok()
+    };
+    assert_eq!(ask("data"), ask("again"));
+
+    let said = run(at, "gallery remove --data @/data --identity person_001").ok();
+    assert_eq!(said, "default: removed 5 prototypes, 1 identities; generation 2; erased from the disk\n");
+    let said = run(at, "gallery verify --data @/data").ok();
+    assert_eq!(said, "1 galleries, 55 prototypes checked: sound\n");
+    assert!(!ask("data").contains("\"person_001\""));
+    let said = run(at, "gallery remove --data @/data --everything").ok();
+    assert!(said.contains("the gallery is gone"), "{said}");
+    let list = run(at, "gallery list --data @/data --format json").json();
+    assert_eq!(list["galleries"], json!([]));
+}
+
+#[test]
+fn a_bad_row_names_its_line_and_nothing_is_imported() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    let line = |id: &str, embedding: &str| {
+        format!("{{\"id\":\"{id}\",\"identity\":\"ann\",\"source\":\"\",\"embedding\":{embedding}}}\n")
+    };
+    for (bad, problem) in [
+        (line("3", "[0.0, 0.0]"), "expected a direction, got the zero vector"),
+        (line("1", "[0.5, 0.5]"), "expected each once, got it already at"),
+        (line("3", "[0.5]"), "expected 2 components"),
+        ("not json\n".to_owned(), "line 3"),
+    ] {
+        write(at, "faces.jsonl", &format!("{}{}{bad}", line("1", "[1.0, 0.0]"), line("2", "[0.0, 1.0]")));
+        let ran = run(at, "gallery import --data @/data @/faces.jsonl");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{bad}");
+        assert!(ran.stderr.contains("faces.jsonl line 3") && ran.stderr.contains(problem), "{}", ran.stderr);
+        let data = at.join("data");
+        if data.exists() {
+            let list = run(at, "gallery list --data @/data --format json").json();
+            assert_eq!(list["galleries"], json!([]));
+        }
+    }
+    write(at, "labels.csv", "ann/1\nann/2\n");
+    let mut random = Random::new(1);
+    let mut rows: Vec<Vec<f32>> = (0..2).map(|_| random.vector(4)).collect();
+    rows[1][2] = f32::NAN;
+    formats::npy::write_f32(&at.join("faces.npy"), 4, rows.iter().map(Vec::as_slice)).unwrap();
+    let ran = run(at, "gallery import --data @/data --labels @/labels.csv @/faces.npy");
+    assert_eq!(ran.code, Some(1));
+    let problem = "faces.npy row 1 (from 0): embedding: expected finite components, got NaN at component 2";
+    assert!(ran.stderr.contains(problem), "{}", ran.stderr);
+}
