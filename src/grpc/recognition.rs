@@ -42,9 +42,9 @@ impl Recognition for RecognitionService {
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
-        telemetry::batch_scanned(message.probes.len());
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
+        telemetry::batch_scanned(asked.query.probes.len());
         let answer = recognizer.search(asked.query.clone()).await?;
         observe(recognizer, &answer.report);
         let neighbors: usize = answer.probes.iter().map(Vec::len).sum();
@@ -63,9 +63,9 @@ impl Recognition for RecognitionService {
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
-        telemetry::batch_scanned(message.probes.len());
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
+        telemetry::batch_scanned(asked.query.probes.len());
         let snapshot = Arc::clone(&asked.query.snapshot);
         let answer = recognizer.recognize(asked.query).await?;
         observe(recognizer, &answer.report);
