@@ -35,7 +35,7 @@ const FILES: [(&str, &[u8]); 3] = [
 ];
 
 /// The sample's model, and what was found to suit it (`sample/README.md`).
-const MODEL: &str = "dlib_face_recognition_resnet_model_v1";
+const MODEL: &str = "dlib_resnet_v1";
 const THRESHOLD: f32 = 0.942;
 const MIN_MARGIN: f32 = 0.04;
 

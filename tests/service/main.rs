@@ -1,0 +1,13 @@
+//! The service as its callers see it: the real server over real gRPC, and the real program as a process of its own.
+//!
+//! One test binary for all of it, since linking the server takes long.
+
+mod agreement;
+mod engine;
+mod lifecycle;
+mod load;
+mod margins;
+mod program;
+mod properties;
+mod refusals;
+mod support;
