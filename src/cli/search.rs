@@ -11,9 +11,9 @@ use crate::grpc::proto::{SearchRequest, SearchResponse};
 pub(super) struct SearchArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// How many neighbors a probe gets.
-    #[arg(long, value_name = "K", default_value_t = 5)]
-    top_k: u32,
+    /// How many neighbors a probe gets; unset: the configuration says.
+    #[arg(long, value_name = "K")]
+    top_k: Option<u32>,
     /// Least score of a neighbor, -1 to 1.
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     min_score: Option<f32>,
@@ -27,6 +27,10 @@ pub(super) struct SearchArgs {
 
 pub(super) fn run(settings: &SettingsArgs, args: SearchArgs, output: &mut Output) -> anyhow::Result<()> {
     let probes = args.target.read_probes()?;
+    let top_k = match args.top_k {
+        Some(top_k) => top_k,
+        None => settings.load([])?.recognition.top_k as u32,
+    };
     let response = super::runtime()?.block_on(async {
         let mut target = args.target.open(settings).await?;
         let mut whole = SearchResponse::default();
@@ -34,7 +38,7 @@ pub(super) fn run(settings: &SettingsArgs, args: SearchArgs, output: &mut Output
             let request = SearchRequest {
                 gallery: args.target.gallery.clone(),
                 probes: probes.to_vec(),
-                top_k: args.top_k,
+                top_k,
                 min_score: args.min_score,
                 include_embeddings: args.include_embeddings,
                 model_id: String::new(),

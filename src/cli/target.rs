@@ -80,7 +80,7 @@ impl TargetArgs {
         telemetry::init(&settings.log)?;
         let serving = Serving::new(settings.server.limits);
         let recognizer = tokio::task::spawn_blocking(move || server::load(&settings)).await??;
-        serving.loaded(Arc::new(recognizer));
+        serving.serve(Some(Arc::new(recognizer)));
         Ok(Target::Folder(RecognitionService::new(Arc::new(serving))))
     }
 }

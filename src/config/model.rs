@@ -93,7 +93,9 @@ pub struct RecognitionSettings {
     /// Least score of the best identity.
     pub threshold: Threshold,
     /// Least lead of the best identity.
-    pub min_margin: Margin,
+    pub margin: Margin,
+    /// Neighbors that the command line asks for where nobody says.
+    pub top_k: usize,
 }
 
 /// `backend`.

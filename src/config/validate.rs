@@ -110,8 +110,9 @@ fn storage(reader: &mut Reader<'_>) -> Option<StorageSettings> {
 
 fn recognition(reader: &mut Reader<'_>) -> Option<RecognitionSettings> {
     let threshold = reader.number("recognition.threshold", Threshold::parse);
-    let min_margin = reader.number("recognition.min_margin", Margin::parse);
-    Some(RecognitionSettings { threshold: threshold?, min_margin: min_margin? })
+    let margin = reader.number("recognition.margin", Margin::parse);
+    let top_k = reader.size("recognition.top_k", 1..=1_000_000);
+    Some(RecognitionSettings { threshold: threshold?, margin: margin?, top_k: top_k? })
 }
 
 fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {

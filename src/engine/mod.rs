@@ -12,14 +12,14 @@ mod verify;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-pub use plan::{BackendChoice, BackendFallback, BackendStatus};
+pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::BackendError;
@@ -50,10 +50,19 @@ pub enum EngineError {
 #[derive(Debug)]
 pub struct Engine {
     commands: Option<mpsc::Sender<Command>>,
-    waiting: Arc<AtomicUsize>,
+    state: Arc<State>,
     queue: usize,
     choice: BackendChoice,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the owner thread lets others see.
+#[derive(Debug)]
+struct State {
+    /// Scans that wait for the backend.
+    waiting: AtomicUsize,
+    /// Whether the backend in use can answer.
+    up: AtomicBool,
 }
 
 enum Command {
@@ -65,15 +74,15 @@ impl Engine {
     /// Chooses and opens a backend on a thread of its own; `queue` scans may wait for it.
     pub fn start(settings: &BackendSettings, queue: usize) -> Result<Self, EngineError> {
         let (commands, receiver) = mpsc::channel(queue);
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let state = Arc::new(State { waiting: AtomicUsize::new(0), up: AtomicBool::new(true) });
         let (opened, choice) = std::sync::mpsc::channel();
-        let (settings, counter) = (settings.clone(), Arc::clone(&waiting));
+        let (settings, seen) = (settings.clone(), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
-            .spawn(move || match worker::Worker::open(&settings) {
+            .spawn(move || match worker::Worker::open(&settings, seen) {
                 Ok((worker, choice)) => {
                     let _ = opened.send(Ok(choice));
-                    worker.run(receiver, &counter);
+                    worker.run(receiver);
                 }
                 Err(error) => {
                     let _ = opened.send(Err(error));
@@ -81,7 +90,7 @@ impl Engine {
             })
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let choice = choice.recv().map_err(|_| EngineError::Stopped)??;
-        Ok(Self { commands: Some(commands), waiting, queue, choice, thread: Some(thread) })
+        Ok(Self { commands: Some(commands), state, queue, choice, thread: Some(thread) })
     }
 
     /// Which backend was chosen, and why.
@@ -89,9 +98,14 @@ impl Engine {
         &self.choice
     }
 
+    /// Whether the backend in use can answer; where it cannot, another may, as configured.
+    pub fn is_up(&self) -> bool {
+        self.state.up.load(Ordering::Relaxed)
+    }
+
     /// Scans that wait for the backend.
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.state.waiting.load(Ordering::Relaxed)
     }
 
     /// Makes a generation ready for scanning, in place of the gallery's former one; answers the device bytes now held.
@@ -119,10 +133,10 @@ impl Engine {
     ) -> Result<oneshot::Receiver<Result<ScanAnswer, EngineError>>, EngineError> {
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or(EngineError::Stopped)?;
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.state.waiting.fetch_add(1, Ordering::Relaxed);
         let command = Command::Scan { request, queued: Instant::now(), reply };
         commands.try_send(command).map_err(|error| {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.state.waiting.fetch_sub(1, Ordering::Relaxed);
             match error {
                 mpsc::error::TrySendError::Full(_) => EngineError::Overloaded { waiting: self.queue },
                 mpsc::error::TrySendError::Closed(_) => EngineError::Stopped,

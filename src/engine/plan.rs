@@ -11,7 +11,7 @@ use crate::telemetry::{ChoiceReason, FallbackReason, Label};
 #[derive(Clone, Debug)]
 pub struct BackendChoice {
     /// Backends that can answer, the one in use first.
-    pub backends: Vec<BackendStatus>,
+    pub backends: Vec<Description>,
     /// What was found on the machine; `None` where nobody looked.
     pub survey: Option<DeviceSurvey>,
     /// Why, for a metric.
@@ -20,15 +20,6 @@ pub struct BackendChoice {
     pub sentence: String,
     /// Set where it is not the backend that was configured or preferred.
     pub fallback: Option<BackendFallback>,
-}
-
-/// One backend.
-#[derive(Clone, Debug)]
-pub struct BackendStatus {
-    /// What it is.
-    pub description: Description,
-    /// Whether it could be opened.
-    pub up: bool,
 }
 
 /// Why a backend answers that was not configured or preferred.
@@ -43,7 +34,7 @@ pub struct BackendFallback {
 impl BackendChoice {
     /// The backend in use.
     pub fn active(&self) -> &Description {
-        &self.backends[0].description
+        &self.backends[0]
     }
 }
 
@@ -74,7 +65,7 @@ fn configured(primary: Box<dyn Backend>) -> Plan {
     let description = primary.description().clone();
     let sentence = format!("backend.kind is {}", description.backend.as_str());
     let choice = BackendChoice {
-        backends: vec![BackendStatus { description, up: true }],
+        backends: vec![description],
         survey: None,
         reason: ChoiceReason::Configured,
         sentence,
@@ -85,7 +76,7 @@ fn configured(primary: Box<dyn Backend>) -> Plan {
 
 fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Plan, BackendError> {
     let survey = opencl::devices(&settings.opencl);
-    let cpu_status = BackendStatus { description: cpu.description().clone(), up: true };
+    let cpu_description = cpu.description().clone();
     let error = match OpenClBackend::open(&settings.opencl) {
         Ok(primary) => {
             let description = primary.description().clone();
@@ -96,7 +87,7 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
                     format!("backend.kind is auto and {} is usable", description.device),
                 ),
             };
-            let backends = vec![BackendStatus { description, up: true }, cpu_status];
+            let backends = vec![description, cpu_description];
             let choice = BackendChoice { backends, survey: Some(survey), reason, sentence, fallback: None };
             return Ok(Plan { primary: Box::new(primary), choice });
         }
@@ -111,7 +102,7 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         Wish::Preferred => format!("backend.kind is auto, but {error}"),
     };
     let choice = BackendChoice {
-        backends: vec![cpu_status],
+        backends: vec![cpu_description],
         survey: Some(survey),
         reason: ChoiceReason::Fallback(reason),
         sentence: sentence.clone(),

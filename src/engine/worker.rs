@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 
 use super::plan::{self, BackendChoice, BackendFallback};
 use super::verify::{self, Question, Verdict};
-use super::{Command, EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest};
+use super::{Command, EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest, State};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, BackendError, Candidates, Loaded, RowSet, ScreenJob};
 use crate::config::{BackendSettings, Fallback};
 use crate::domain::Matrix;
 use crate::gallery::Snapshot;
-use crate::telemetry::BackendName;
+use crate::telemetry::{self, BackendName, BackendState};
 
 /// How often a backend is asked for candidates before a probe is scanned at full precision.
 const ATTEMPTS: u32 = 2;
@@ -33,6 +33,7 @@ pub(super) struct Worker {
     standing_fallback: Option<BackendFallback>,
     /// What is loaded, by the gallery's name.
     residents: HashMap<String, Resident>,
+    state: Arc<State>,
 }
 
 /// One generation of a gallery, loaded by the primary backend or, where that failed, by the CPU.
@@ -45,7 +46,10 @@ struct Resident {
 }
 
 impl Worker {
-    pub(super) fn open(settings: &BackendSettings) -> Result<(Self, BackendChoice), EngineError> {
+    pub(super) fn open(
+        settings: &BackendSettings,
+        state: Arc<State>,
+    ) -> Result<(Self, BackendChoice), EngineError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(settings.cpu.threads)
             .thread_name(|thread| format!("scan-{thread}"))
@@ -59,19 +63,21 @@ impl Worker {
             fallback: settings.fallback,
             standing_fallback: plan.choice.fallback.clone(),
             residents: HashMap::new(),
+            state,
         };
         Ok((worker, plan.choice))
     }
 
     /// Serves until every handle is gone.
-    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>, waiting: &AtomicUsize) {
+    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.seen_up(BackendState::Up);
         while let Some(command) = commands.blocking_recv() {
             match command {
                 Command::Load { snapshot, reply } => {
                     let _ = reply.send(self.load(&snapshot));
                 }
                 Command::Scan { request, queued, reply } => {
-                    waiting.fetch_sub(1, Ordering::Relaxed);
+                    self.state.waiting.fetch_sub(1, Ordering::Relaxed);
                     // Nobody waits for it any more: cancelled, or past its deadline.
                     if reply.is_closed() {
                         continue;
@@ -122,13 +128,16 @@ impl Worker {
     /// Loads a generation on the primary backend, else on the CPU.
     fn settle(&mut self, snapshot: &Arc<Snapshot>) -> Result<Resident, BackendError> {
         match self.primary.load(snapshot.matrix()) {
-            Ok(rows) => Ok(Resident {
-                generation: snapshot.profile().generation,
-                rows,
-                backend: self.primary.description().backend,
-                fallback: self.standing_fallback.clone(),
-                retry_at: None,
-            }),
+            Ok(rows) => {
+                self.seen_up(BackendState::Up);
+                Ok(Resident {
+                    generation: snapshot.profile().generation,
+                    rows,
+                    backend: self.primary.description().backend,
+                    fallback: self.standing_fallback.clone(),
+                    retry_at: None,
+                })
+            }
             Err(error) => self.settle_on_cpu(snapshot, error),
         }
     }
@@ -139,6 +148,7 @@ impl Worker {
         snapshot: &Arc<Snapshot>,
         because: BackendError,
     ) -> Result<Resident, BackendError> {
+        self.seen_up(BackendState::Down);
         if self.fallback == Fallback::Fail || self.primary.description().backend != BackendName::OpenCl {
             return Err(because);
         }
@@ -154,6 +164,12 @@ impl Worker {
             }),
             retry_at: Some(Instant::now() + RETRY_AFTER),
         })
+    }
+
+    /// Shows whether the primary backend can answer.
+    fn seen_up(&self, state: BackendState) {
+        self.state.up.store(state == BackendState::Up, Ordering::Relaxed);
+        telemetry::backend_state(self.primary.description().backend, state);
     }
 
     /// The heart: screen, verify, widen what is not certified, at last scan it at full precision.

@@ -7,8 +7,9 @@ use tonic::{Request, Response, Status};
 use super::proto;
 use super::proto::operations_server::Operations;
 use super::serving::Serving;
+use crate::backend::Description;
 use crate::backend::opencl::DeviceRecord;
-use crate::engine::BackendChoice;
+use crate::engine::Engine;
 use crate::gallery::Snapshot;
 use crate::recognize::Recognizer;
 use crate::telemetry::Label;
@@ -38,8 +39,8 @@ impl Operations for OperationsService {
         Ok(Response::new(proto::GetInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.serving.started().elapsed().as_secs(),
-            galleries: recognizer.galleries().map(|snapshot| gallery(recognizer, snapshot)).collect(),
-            backends: backends(choice),
+            galleries: recognizer.galleries().map(|snapshot| gallery(&recognizer, snapshot)).collect(),
+            backends: backends(recognizer.engine()),
             devices: choice.survey.iter().flat_map(|survey| &survey.devices).map(device).collect(),
             backend_reason: choice.sentence.clone(),
             limits: Some(proto::Limits {
@@ -67,15 +68,16 @@ fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
     }
 }
 
-fn backends(choice: &BackendChoice) -> Vec<proto::BackendInfo> {
-    let backend = |(place, status): (usize, &crate::engine::BackendStatus)| proto::BackendInfo {
-        name: status.description.backend.as_str().to_owned(),
-        device: status.description.device.clone(),
-        driver: status.description.driver.clone(),
+fn backends(engine: &Engine) -> Vec<proto::BackendInfo> {
+    let backend = |(place, description): (usize, &Description)| proto::BackendInfo {
+        name: description.backend.as_str().to_owned(),
+        device: description.device.clone(),
+        driver: description.driver.clone(),
         active: place == 0,
-        up: status.up,
+        // Only the backend in use can fail; those after it are its fallback.
+        up: place > 0 || engine.is_up(),
     };
-    choice.backends.iter().enumerate().map(backend).collect()
+    engine.choice().backends.iter().enumerate().map(backend).collect()
 }
 
 fn device(device: &DeviceRecord) -> proto::DeviceInfo {

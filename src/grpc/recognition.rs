@@ -46,7 +46,7 @@ impl Recognition for RecognitionService {
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
         telemetry::batch_scanned(asked.query.probes.len());
         let answer = recognizer.search(asked.query.clone()).await?;
-        observe(recognizer, &answer.report);
+        observe(&recognizer, &answer.report);
         let neighbors: usize = answer.probes.iter().map(Vec::len).sum();
         let reply = off_runtime(neighbors * VALUES_A_NEIGHBOR, move || {
             let snapshot = &asked.query.snapshot;
@@ -68,7 +68,7 @@ impl Recognition for RecognitionService {
         telemetry::batch_scanned(asked.query.probes.len());
         let snapshot = Arc::clone(&asked.query.snapshot);
         let answer = recognizer.recognize(asked.query).await?;
-        observe(recognizer, &answer.report);
+        observe(&recognizer, &answer.report);
         observe_decisions(&answer);
         let candidates: usize = answer.recognitions.iter().map(|r| r.candidates.len()).sum();
         let reply = off_runtime(candidates * VALUES_A_NEIGHBOR, move || {
@@ -106,8 +106,12 @@ fn observe(recognizer: &Recognizer, report: &ScanReport) {
     telemetry::queue_depth(recognizer.engine().waiting());
     telemetry::uncertified_scans(report.backend, report.uncertified);
     telemetry::score_bound_violations(report.backend, report.bound_violations);
-    if let Some(fallback) = &report.fallback {
-        telemetry::fell_back(fallback.reason);
+    // What was chosen at the start was counted then; this is a backend that failed since.
+    match &report.fallback {
+        Some(fallback) if report.backend != recognizer.engine().choice().active().backend => {
+            telemetry::fell_back(fallback.reason);
+        }
+        Some(_) | None => (),
     }
     tracing::debug!(
         backend = report.backend.as_str(),

@@ -96,7 +96,11 @@ pub(super) fn expired(deadline: Duration) -> Status {
 impl From<Loading> for Status {
     fn from(_: Loading) -> Self {
         let details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
-        Self::with_error_details(Code::Unavailable, "the galleries are still being loaded", details)
+        Self::with_error_details(
+            Code::Unavailable,
+            "the galleries are still being loaded, or the server is stopping",
+            details,
+        )
     }
 }
 

@@ -154,7 +154,7 @@ impl Recognizer {
         let profile = snapshot.profile();
         (
             profile.threshold.unwrap_or(self.defaults.threshold),
-            profile.min_margin.unwrap_or(self.defaults.min_margin),
+            profile.min_margin.unwrap_or(self.defaults.margin),
         )
     }
 }

@@ -40,11 +40,15 @@ pub(super) fn announce(recognizer: &Recognizer, label: GalleryLabel) {
         reason = choice.sentence,
         "backend chosen"
     );
-    for status in &choice.backends {
-        let description = &status.description;
+    for description in &choice.backends {
         telemetry::backend_described(description.backend, &description.device, &description.driver);
-        let state = if status.up { BackendState::Up } else { BackendState::Down };
-        telemetry::backend_state(description.backend, state);
+    }
+    // The engine shows whether the one in use is up; what stands behind it is the CPU, which always is.
+    for behind in &choice.backends[1..] {
+        telemetry::backend_state(behind.backend, BackendState::Up);
+    }
+    if let Some(fallback) = &choice.fallback {
+        telemetry::fell_back(fallback.reason);
     }
     telemetry::backend_chosen(active.backend, choice.reason);
     telemetry::device_memory(recognizer.device_bytes());

@@ -156,8 +156,9 @@ pub async fn run(
             grpc.abort();
         }
     }
-    // The last handle on the engine: dropping it waits for the scan in progress.
-    if tokio::task::spawn_blocking(move || drop(serving)).await.is_err() {
+    // Mostly the last handle on the engine: dropping it waits for the scan in progress.
+    let served = serving.serve(None);
+    if tokio::task::spawn_blocking(move || drop(served)).await.is_err() {
         tracing::error!("releasing the engine failed");
     }
     let _ = stop_http.send(true);
@@ -178,7 +179,7 @@ async fn load_galleries(
     let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
     let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
     load::announce(&recognizer, label);
-    serving.loaded(Arc::new(recognizer));
+    serving.serve(Some(Arc::new(recognizer)));
     health.serving().await;
     Ok(())
 }

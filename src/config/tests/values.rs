@@ -12,6 +12,7 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("server.limits.max_candidates", 1, 100_000, "1 to 100000"),
         ("server.limits.max_in_flight", 1, 100_000, "1 to 100000"),
         ("server.limits.queue", 1, 100_000, "1 to 100000"),
+        ("recognition.top_k", 1, 1_000_000, "1 to 1000000"),
         ("backend.cpu.threads", 0, 1024, "1 to 1024, or 0"),
         ("backend.opencl.chunk_rows", 1, 100_000_000, "1 to 100000000"),
         ("backend.opencl.memory_limit_mib", 1, 1_048_576, "1 to 1048576"),
@@ -28,7 +29,7 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
     }
     for (path, within, beyond, stated) in [
         ("recognition.threshold", ["-1", "1.0"], ["-1.01", "1.001"], "-1 to 1"),
-        ("recognition.min_margin", ["0", "2"], ["-0.001", "2.1"], "0 to 2"),
+        ("recognition.margin", ["0", "2"], ["-0.001", "2.1"], "0 to 2"),
         ("server.shutdown_grace", ["0s", "1h"], ["-1s", "3601s"], "0s to 1h"),
     ] {
         for value in within {
