@@ -88,7 +88,7 @@ impl GalleryGauges {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metrics::rendered;
+    use super::super::recorder::rendered;
     use super::*;
 
     const FIGURES: GalleryFigures = GalleryFigures { prototypes: 5, identities: 2, generation: 7 };

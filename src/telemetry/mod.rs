@@ -2,22 +2,25 @@
 //!
 //! Invariants: a metric's name stands in `metrics` alone; its labels' values are closed sets (`labels`), so that no caller can
 //! misspell one or let a label grow with its input; nothing here ever carries an identity or an embedding, and
-//! nothing is written to stdout. Recording (`record`) never fails, and does nothing where no recorder is installed.
+//! nothing is written to stdout. Recording (`record`) never fails, and does nothing where no
+//! `recorder` is installed.
 
 mod galleries;
 mod labels;
 mod logs;
 mod metrics;
 mod record;
+mod recorder;
 
 pub use galleries::{GalleryFigures, GalleryGauges, GalleryLabel};
 pub use labels::{
     BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, Label, Method, Stage,
 };
 pub use logs::{LogError, init};
-pub use metrics::{DECLARED, Declaration, Kind, MetricsHandle, install};
+pub use metrics::{DECLARED, Declaration, Kind};
 pub use record::{
     BackendState, InFlight, backend_chosen, backend_described, backend_state, batch_scanned, decision_made,
     device_memory, fell_back, headroom, queue_depth, request_done, score_bound_violations, stage_done,
     uncertified_scans,
 };
+pub use recorder::{MetricsHandle, install};

@@ -199,7 +199,7 @@ pub fn score_bound_violations(backend: BackendName, scores: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metrics::rendered;
+    use super::super::recorder::rendered;
     use super::*;
 
     fn has(text: &str, line: &str) -> bool {

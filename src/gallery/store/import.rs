@@ -76,7 +76,7 @@ impl Store {
         };
         let profile = read::profile(&transaction, import.gallery)?;
         check_options(&profile, &import.options)?;
-        let held = count_prototypes(&transaction, key.number)?;
+        let held = read::count_prototypes(&transaction, key.number)?;
         let total = held + import.records.len() as u64;
         if total > MAX_PROTOTYPES || key.next_index + import.records.len() as u64 > schema::INDEX_END {
             return Err(StoreError::TooManyPrototypes { gallery: profile.name, got: total });
@@ -165,16 +165,6 @@ fn check_options(profile: &GalleryProfile, options: &ImportOptions) -> Result<()
         return differs("min_margin", has, got);
     }
     Ok(())
-}
-
-/// How many prototypes a gallery holds.
-pub(super) fn count_prototypes(db: &Connection, gallery: i64) -> Result<u64, StoreError> {
-    let keys = schema::keys(gallery);
-    let mut count =
-        db.prepare_cached("SELECT count(*) FROM prototypes WHERE key BETWEEN :first AND :last")?;
-    let count: i64 =
-        count.query_row(named_params! { ":first": keys.start(), ":last": keys.end() }, |row| row.get(0))?;
-    Ok(count.cast_unsigned())
 }
 
 /// Writes a gallery's generation and next index.

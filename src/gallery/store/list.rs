@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, named_params};
 
-use super::import::count_prototypes;
+use super::read::count_prototypes;
 use super::read::{identity, names, profile_and_time};
 use super::remove::count_identities;
 use super::{Store, StoreError, require_gallery, schema};

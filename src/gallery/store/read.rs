@@ -46,6 +46,16 @@ pub(super) fn names(db: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
+/// How many prototypes a gallery holds.
+pub(super) fn count_prototypes(db: &Connection, gallery: i64) -> Result<u64, StoreError> {
+    let keys = schema::keys(gallery);
+    let mut count =
+        db.prepare_cached("SELECT count(*) FROM prototypes WHERE key BETWEEN :first AND :last")?;
+    let count: i64 =
+        count.query_row(named_params! { ":first": keys.start(), ":last": keys.end() }, |row| row.get(0))?;
+    Ok(count.cast_unsigned())
+}
+
 /// What a gallery is.
 pub(super) fn profile(db: &Connection, name: &str) -> Result<GalleryProfile, StoreError> {
     Ok(profile_and_time(db, name)?.0)
@@ -149,7 +159,7 @@ fn load_prototypes(
     profile: &GalleryProfile,
     names: &IdentityNames,
 ) -> Result<Vec<(u64, Prototype)>, StoreError> {
-    let count = super::import::count_prototypes(db, key.number)?;
+    let count = count_prototypes(db, key.number)?;
     let mut prototypes = Vec::with_capacity(count as usize);
     each_prototype(db, key, profile.dim, names, |prototype| {
         let corrupt = |damage: row::Damage| StoreError::Corrupt {
