@@ -58,7 +58,7 @@ fn a_server_that_is_loading_says_so_and_answers_nothing_else() {
         let refused = server.recognition().search(request).await.unwrap_err();
         assert_eq!(
             (refused.code(), refused.message()),
-            (Code::Unavailable, "the galleries are still being loaded")
+            (Code::Unavailable, "the galleries are still being loaded, or the server is stopping")
         );
         assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
         let refused = server.operations().get_info(GetInfoRequest {}).await.unwrap_err();
@@ -154,7 +154,7 @@ async fn get_info_tells_what_is_served_by_what_and_within_which_bounds() {
         ..Default::default()
     };
     let folder = data_folder_as(options, &sample_faces());
-    let flags = [CPU[0], "server.limits.max_probes=17", "recognition.min_margin=0.25"];
+    let flags = [CPU[0], "server.limits.max_probes=17", "recognition.margin=0.25"];
     let server = Server::start(folder.path(), &flags).await;
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
     assert_eq!(info.version, env!("CARGO_PKG_VERSION"));

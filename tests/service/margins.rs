@@ -276,7 +276,7 @@ fn the_cut_is_the_requests_else_the_identitys_else_the_gallerys_else_the_configu
             ..GalleryProfile::named(DEFAULT_GALLERY, 2)
         };
         let made = snapshot_of(profile, vec![strict(identity.0, identity.1)], &faces);
-        let flags = ["backend.kind=cpu", "recognition.threshold=0.25", "recognition.min_margin=0.125"];
+        let flags = ["backend.kind=cpu", "recognition.threshold=0.25", "recognition.margin=0.125"];
         let recognizer = recognizer(made, &flags);
         let query = RecognizeQuery {
             snapshot: recognizer.gallery("").unwrap().clone(),
