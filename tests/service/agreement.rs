@@ -132,6 +132,27 @@ async fn an_opencl_device_agrees_with_the_reference_to_the_bit() {
     agrees(2).await;
 }
 
+/// Requests that are answered at once do not mix.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_many_callers_gets_its_own_answer() {
+    let (folder, faces) = gallery();
+    let probes = probes(&faces);
+    let server = Server::start(folder.path(), &["backend.kind=cpu"]).await;
+    let alone = search(&server, &probes, 9).await;
+    let callers = (0..60).map(|caller| {
+        let mut client = server.recognition();
+        let batch = caller * 4..caller * 4 + 1 + caller % 16;
+        let request =
+            SearchRequest { probes: probes[batch.clone()].to_vec(), top_k: 9, ..Default::default() };
+        tokio::spawn(async move { (batch, client.search(request).await.unwrap().into_inner().results) })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        let (batch, results) = caller.await.unwrap();
+        assert_same(&results, &alone[batch.clone()], &format!("probes {batch:?}"));
+    }
+    server.stop().await.unwrap();
+}
+
 /// Equal scores stand by index, and a probe that is a row finds that row (and its copies) first.
 #[tokio::test(flavor = "multi_thread")]
 async fn ties_stand_by_index() {

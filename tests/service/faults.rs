@@ -59,6 +59,16 @@ async fn truth() -> SearchResponse {
     answer
 }
 
+/// The server says that its OpenCL backend cannot answer, and that the CPU can where there is one to fall back on.
+async fn assert_down(server: &Served) {
+    let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
+    let told: Vec<(&str, bool, bool)> =
+        info.backends.iter().map(|one| (one.name.as_str(), one.active, one.up)).collect();
+    assert_eq!(told[0], ("opencl", true, false));
+    assert!(told[1..].iter().all(|one| *one == ("cpu", false, true)), "{told:?}");
+    assert!(server.metric("lookalike_backend_up{backend=\"opencl\"}").await.abs() < f64::EPSILON);
+}
+
 const BROKEN: (&str, &str, &str) = ("dot.cl", "return (sum.x", "return no_such_name + (sum.x");
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,6 +82,7 @@ async fn the_cpu_answers_where_a_kernel_does_not_compile() {
     assert!(meta.fallback_reason.starts_with("OpenCL kernel "), "{}", meta.fallback_reason);
     let fallbacks = server.metric("lookalike_backend_fallback_total{reason=\"kernel_error\"}").await;
     assert!((fallbacks - 1.0).abs() < f64::EPSILON);
+    assert_down(&server).await;
     server.terminate();
     let (status, stdout, lines) = server.end();
     assert_eq!((status.code(), stdout.as_str()), (Some(0), ""));
@@ -90,7 +101,7 @@ async fn where_nothing_may_answer_instead_the_request_fails_and_the_server_goes_
         // What the driver said stays inside.
         assert_eq!(refused.message(), "the backend failed; the server's log says why");
     }
-    server.operations().get_info(GetInfoRequest {}).await.unwrap();
+    assert_down(&server).await;
     server.terminate();
     let (_, _, lines) = server.end();
     let told = lines.iter().find(|line| line["level"] == "ERROR").unwrap();
