@@ -36,7 +36,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()
     let settings = settings.load(own)?;
     telemetry::init(&settings.log)?;
     let metrics = telemetry::install();
-    super::runtime()?.block_on(async {
+    let runtime = super::runtime()?;
+    let served = runtime.block_on(async {
         let listeners = Listeners::bind(&settings).await?;
         let (grpc, http) = (listeners.grpc_address()?, listeners.metrics_address()?);
         tracing::info!(%grpc, metrics = ?http, version = env!("CARGO_PKG_VERSION"), "listening");
@@ -49,5 +50,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()
             }
         };
         Ok(server::run(settings, listeners, metrics, stop).await?)
-    })
+    });
+    // Stopped while loading: what loads has nobody to load for, and is not waited for.
+    runtime.shutdown_background();
+    served
 }

@@ -136,7 +136,11 @@ pub async fn run(
 
     let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
     let until_stop = async {
-        loading.await?;
+        let mut shutdown = std::pin::pin!(shutdown);
+        tokio::select! {
+            loaded = loading => loaded?,
+            () = &mut shutdown => return Ok(()),
+        }
         shutdown.await;
         Ok(())
     };
@@ -157,8 +161,9 @@ pub async fn run(
         }
     }
     // Mostly the last handle on the engine: dropping it waits for the scan in progress.
-    let served = serving.serve(None);
-    if tokio::task::spawn_blocking(move || drop(served)).await.is_err() {
+    if let Some(served) = serving.serve(None)
+        && tokio::task::spawn_blocking(move || drop(served)).await.is_err()
+    {
         tracing::error!("releasing the engine failed");
     }
     let _ = stop_http.send(true);

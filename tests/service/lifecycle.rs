@@ -33,19 +33,38 @@ async fn health(server: &Server, service: &str) -> ServingStatus {
     server.health().check(request).await.unwrap().into_inner().status()
 }
 
-/// Loading needs a thread that may block; a runtime whose only one is taken stays loading until it is let go.
+/// A runtime whose only blocking thread, which loading needs, is taken until the sender is used or dropped.
+async fn hold_loading() -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
+    let (let_go, held) = mpsc::channel::<()>();
+    let (taken, was_taken) = tokio::sync::oneshot::channel();
+    let holding = tokio::task::spawn_blocking(move || {
+        let _ = taken.send(());
+        let _ = held.recv();
+    });
+    was_taken.await.unwrap();
+    (let_go, holding)
+}
+
+fn one_blocking_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().max_blocking_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn a_server_that_is_loading_stops_without_waiting_for_it() {
+    one_blocking_thread().block_on(async {
+        let (let_go, holding) = hold_loading().await;
+        let folder = sample();
+        let server = Server::spawn(settings(folder.path(), &CPU)).await;
+        server.stop().await.unwrap();
+        let_go.send(()).unwrap();
+        holding.await.unwrap();
+    });
+}
+
 #[test]
 fn a_server_that_is_loading_says_so_and_answers_nothing_else() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (let_go, held) = mpsc::channel::<()>();
-        let (taken, was_taken) = tokio::sync::oneshot::channel();
-        let holding = tokio::task::spawn_blocking(move || {
-            let _ = taken.send(());
-            let _ = held.recv();
-        });
-        was_taken.await.unwrap();
+    one_blocking_thread().block_on(async {
+        let (let_go, holding) = hold_loading().await;
         let folder = sample();
         let server = Server::spawn(settings(folder.path(), &CPU)).await;
         for service in SERVICES {
