@@ -6,16 +6,18 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::Serialize;
 
+use super::Usage;
 use super::output::{Output, PlainFormat, table};
 use super::settings::SettingsArgs;
 use crate::backend::RowSet;
 use crate::config::Fallback;
-use crate::domain::{Embedding, Matrix, NormPolicy, Origin, Prototype, PrototypeKey};
+use crate::domain::{Embedding, MAX_DIM, Matrix, NormPolicy, Origin, Prototype, PrototypeKey};
 use crate::engine::{Engine, ScanAnswer, ScanRequest};
 use crate::gallery::formats;
 use crate::gallery::{GalleryProfile, Snapshot};
@@ -24,28 +26,41 @@ use crate::telemetry::{self, Label};
 /// Made rows come in clusters of this many, as the prototypes of a person do.
 const ROWS_A_CLUSTER: usize = 5;
 
+/// Most bytes of made vectors.
+const MAX_MADE_BYTES: usize = 64 << 30;
+
+/// What is made where nobody says.
+const ROWS: usize = 350_000;
+const DIM: usize = 128;
+const PROBES: usize = 256;
+
+/// Takes a number from 1 to `most`.
+fn count(most: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most as u64)
+}
+
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
     /// Rows to search (.npy); or make some with --rows.
-    #[arg(long, value_name = "FILE", requires = "probes", conflicts_with_all = ["rows", "dim"])]
+    #[arg(long, value_name = "FILE")]
     gallery: Option<PathBuf>,
     /// Probes to search for (.npy); or make some with --probes-count.
-    #[arg(long, value_name = "FILE", requires = "gallery", conflicts_with = "probes_count")]
+    #[arg(long, value_name = "FILE")]
     probes: Option<PathBuf>,
-    /// How many rows to make.
-    #[arg(long, value_name = "N", default_value_t = 350_000)]
-    rows: usize,
-    /// Components of made vectors.
-    #[arg(long, value_name = "D", default_value_t = 128, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4096))]
-    dim: usize,
-    /// How many probes to make.
-    #[arg(long, value_name = "Q", default_value_t = 256)]
-    probes_count: usize,
+    /// How many rows to make: 350000 unless said.
+    #[arg(long, value_name = "N", value_parser = count(100_000_000))]
+    rows: Option<usize>,
+    /// Components of made vectors: 128 unless said.
+    #[arg(long, value_name = "D", value_parser = count(MAX_DIM))]
+    dim: Option<usize>,
+    /// How many probes to make: 256 unless said.
+    #[arg(long, value_name = "Q", value_parser = count(1_000_000))]
+    probes_count: Option<usize>,
     /// What made vectors are made from; the same seed gives the same vectors.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// How many neighbors a probe gets.
-    #[arg(long, value_name = "K", default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 32, value_parser = count(100_000_000))]
     top_k: usize,
     /// Which backend scans (backend.kind); auto takes what would serve.
     #[arg(long, value_name = "cpu|opencl|reference|auto", default_value = "auto")]
@@ -54,7 +69,7 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
     /// How often the search is timed, after one warm-up.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = count(10_000))]
     repeat: usize,
     /// How the result looks.
     #[arg(long, value_enum, default_value = "table")]
@@ -107,9 +122,14 @@ pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output)
     telemetry::init(&settings.log)?;
     // A measurement of another backend than the one asked for would be a lie.
     settings.backend.fallback = Fallback::Fail;
+    let said = args.rows.or(args.dim).or(args.probes_count).is_some();
     let (rows, probes) = match (&args.gallery, &args.probes) {
-        (Some(gallery), Some(probes)) => (read(gallery)?, read(probes)?),
-        (Some(_) | None, None) | (None, Some(_)) => made(&args),
+        (Some(gallery), Some(probes)) if !said => (read(gallery)?, read(probes)?),
+        (None, None) => made(&Made::of(&args)?),
+        (Some(_), _) | (None, Some(_)) => {
+            let text = "--gallery and --probes go together, and not with --rows, --dim or --probes-count";
+            return Err(Usage(text.to_owned()).into());
+        }
     };
     let (Some(first), Some(probe)) = (rows.first(), probes.first()) else {
         bail!("expected at least one row and one probe, got {} and {}", rows.len(), probes.len());
@@ -139,30 +159,55 @@ fn read(path: &Path) -> anyhow::Result<Vec<Embedding>> {
     vectors.rows().enumerate().map(parse).collect()
 }
 
+/// How many vectors of which size are made, and from what.
+struct Made {
+    rows: usize,
+    dim: usize,
+    probes: usize,
+    seed: u64,
+}
+
+impl Made {
+    fn of(args: &BenchArgs) -> anyhow::Result<Self> {
+        let made = Self {
+            rows: args.rows.unwrap_or(ROWS),
+            dim: args.dim.unwrap_or(DIM),
+            probes: args.probes_count.unwrap_or(PROBES),
+            seed: args.seed,
+        };
+        let bytes = (made.rows + made.probes).saturating_mul(made.dim * size_of::<f32>());
+        if bytes > MAX_MADE_BYTES {
+            return Err(
+                Usage(format!("expected at most {MAX_MADE_BYTES} bytes of vectors, got {bytes}")).into()
+            );
+        }
+        Ok(made)
+    }
+}
+
 /// Rows in clusters, and probes near some of the rows: unit vectors of normally distributed components.
-fn made(args: &BenchArgs) -> (Vec<Embedding>, Vec<Embedding>) {
-    let mut random = ChaCha8Rng::seed_from_u64(args.seed);
+fn made(made: &Made) -> (Vec<Embedding>, Vec<Embedding>) {
+    let mut random = ChaCha8Rng::seed_from_u64(made.seed);
     let mut near = |centre: Option<&Embedding>, spread: f32| loop {
-        let scale = spread / (args.dim as f32).sqrt();
-        let values = (0..args.dim).map(|component| {
+        let scale = spread / (made.dim as f32).sqrt();
+        let values = (0..made.dim).map(|component| {
             let noise: f32 = StandardNormal.sample(&mut random);
             centre.map_or(0.0, |centre| centre.as_slice()[component]) + noise * scale
         });
         // Only an all but impossible draw of zeros is no embedding.
-        if let Ok(embedding) = Embedding::parse(values.collect(), args.dim, NormPolicy::Normalise) {
+        if let Ok(embedding) = Embedding::parse(values.collect(), made.dim, NormPolicy::Normalise) {
             return embedding;
         }
     };
-    let mut rows: Vec<Embedding> = Vec::with_capacity(args.rows);
-    while rows.len() < args.rows {
+    let mut rows: Vec<Embedding> = Vec::with_capacity(made.rows);
+    while rows.len() < made.rows {
         let centre = near(None, 1.0);
-        for _ in 0..ROWS_A_CLUSTER.min(args.rows - rows.len()) {
+        for _ in 0..ROWS_A_CLUSTER.min(made.rows - rows.len()) {
             rows.push(near(Some(&centre), 0.8));
         }
     }
-    let step = (rows.len() / args.probes_count.max(1)).max(1);
-    let probes =
-        (0..args.probes_count).map(|probe| near(rows.get(probe * step % rows.len().max(1)), 0.6)).collect();
+    let step = (rows.len() / made.probes).max(1);
+    let probes = (0..made.probes).map(|probe| near(rows.get(probe * step % rows.len()), 0.6)).collect();
     (rows, probes)
 }
 

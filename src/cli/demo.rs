@@ -70,14 +70,16 @@ pub(super) fn run(settings: &SettingsArgs, args: DemoArgs, output: &mut Output) 
         let mut server = tokio::spawn(server::run(settings, listeners, metrics, async {
             let _ = stopped.await;
         }));
+        let mut told = std::pin::pin!(super::told_to_stop());
         let shown = tokio::select! {
             shown = show(grpc, http, folder.path(), output) => shown,
+            told = &mut told => Err(told.err().map_or_else(|| anyhow!("interrupted"), Into::into)),
             ended = &mut server => Err(ended?.err().map_or_else(|| anyhow!("the server ended"), Into::into)),
         };
         if shown.is_ok() && args.keep {
             output.line("serving until interrupted (Ctrl-C)")?;
             output.flush()?;
-            tokio::signal::ctrl_c().await?;
+            told.await?;
         }
         let _ = stop.send(());
         if !server.is_finished() {

@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ConfigError;
 use output::Output;
@@ -96,8 +97,13 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
 #[error("{0}")]
 struct FoundWrong(String);
 
+/// Arguments that do not go together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() {
+    if error.is::<ConfigError>() || error.is::<Usage>() {
         2
     } else if error.is::<FoundWrong>() {
         3
@@ -113,6 +119,24 @@ fn describe(error: &anyhow::Error) -> String {
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Done when the process is told to stop, by SIGTERM or SIGINT. Told again, it ends at once.
+async fn told_to_stop() -> io::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut told = async move || {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+    };
+    told().await;
+    tokio::spawn(async move {
+        told().await;
+        tracing::warn!("told to stop again: ending at once");
+        std::process::exit(1);
+    });
+    Ok(())
 }
 
 /// A runtime for commands that speak gRPC.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::settings::SettingsArgs;
 use crate::server::{self, Listeners};
@@ -40,13 +39,11 @@ pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()
     let served = runtime.block_on(async {
         let listeners = Listeners::bind(&settings).await?;
         let (grpc, http) = (listeners.grpc_address()?, listeners.metrics_address()?);
-        tracing::info!(%grpc, metrics = ?http, version = env!("CARGO_PKG_VERSION"), "listening");
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => (),
-                _ = interrupt.recv() => (),
+        let http = http.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        tracing::info!(%grpc, metrics = http, version = env!("CARGO_PKG_VERSION"), "listening");
+        let stop = async {
+            if let Err(error) = super::told_to_stop().await {
+                tracing::error!(%error, "signals cannot be listened for");
             }
         };
         Ok(server::run(settings, listeners, metrics, stop).await?)

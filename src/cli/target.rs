@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -20,6 +21,9 @@ use crate::{server, telemetry};
 /// Probes sent in one request; a file of more is sent in several.
 pub(super) const PROBES_A_REQUEST: usize = 256;
 
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Largest reply that is taken from a server.
 const MAX_REPLY_BYTES: usize = 1 << 30;
 
@@ -31,6 +35,9 @@ pub(super) struct TargetArgs {
     /// Ask this data folder, with no server.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// How long a server may take to answer a request, such as 30s.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
     /// Which gallery.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_GALLERY)]
     pub(super) gallery: String,
@@ -73,7 +80,7 @@ impl TargetArgs {
     /// Connects to the server or opens the folder.
     pub(super) async fn open(&self, settings: &SettingsArgs) -> anyhow::Result<Target> {
         if let Some(url) = &self.server {
-            return connect(url).await;
+            return connect(url, self.timeout).await;
         }
         let own = self.data.iter().map(|path| format!("storage.path={}", path.display()));
         let settings = settings.load(own)?;
@@ -91,9 +98,10 @@ pub(super) fn packed(values: &[f32]) -> proto::Embedding {
     proto::Embedding { values: Vec::new(), packed }
 }
 
-async fn connect(url: &str) -> anyhow::Result<Target> {
+async fn connect(url: &str, timeout: Duration) -> anyhow::Result<Target> {
     let endpoint = Endpoint::from_shared(url.to_owned())
         .with_context(|| format!("--server: expected a URL such as http://127.0.0.1:50051, got {url:?}"))?;
+    let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(timeout);
     let channel = endpoint.connect().await.with_context(|| format!("no server answers at {url}"))?;
     Ok(Target::Server(RecognitionClient::new(channel).max_decoding_message_size(MAX_REPLY_BYTES)))
 }

@@ -55,14 +55,18 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
     });
     let limits = limits(reader);
     if let (Some(listen), Some(false)) = (listen, allow_insecure)
-        // `to_canonical` sees through ::ffff:127.0.0.1.
-        && !listen.ip().to_canonical().is_loopback()
+        && !is_loopback(listen)
     {
         let expected = "a loopback address, since beyond it embeddings travel in the clear to whoever asks \
                         (server.allow_insecure: true allows that)";
         reader.refuse("server.listen", expected);
     }
     Some(ServerSettings { listen: listen?, shutdown_grace: shutdown_grace?, limits: limits? })
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    // `to_canonical` sees through ::ffff:127.0.0.1.
+    address.ip().to_canonical().is_loopback()
 }
 
 fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
@@ -85,12 +89,18 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
 }
 
 fn metrics(reader: &mut Reader<'_>) -> Option<MetricsSettings> {
-    // Beyond loopback needs no leave: metrics carry neither embeddings nor names of people.
     let expected = "an address such as 127.0.0.1:9464, or off";
     let listen = reader.parsed("metrics.listen", expected, |text| {
         if text == "off" { Some(None) } else { address(text).map(Some) }
     });
     let gallery_label = reader.flag("metrics.gallery_label");
+    if let (Some(Some(listen)), Some(false)) = (listen, reader.flag("server.allow_insecure"))
+        && !is_loopback(listen)
+    {
+        let expected = "a loopback address, since beyond it anybody can read what is served, and by what \
+                        (server.allow_insecure: true allows that)";
+        reader.refuse("metrics.listen", expected);
+    }
     Some(MetricsSettings { listen: listen?, gallery_label: gallery_label? })
 }
 

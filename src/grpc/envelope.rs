@@ -1,5 +1,5 @@
-//! What every request passes through, whichever service it is for: an id and a span, the count of those in flight and the
-//! refusal of one too many, the deadline, and the metrics of its end.
+//! What every request passes through, whichever service it is for: an id and a span, the count of those in flight,
+//! the deadline, and the metrics of its end.
 //!
 //! It lies around tonic's services, so that what tonic answers by itself (an undecodable message, an unknown
 //! method) is named and counted like the rest.
@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue, Request, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
@@ -46,24 +45,14 @@ impl RequestId {
 }
 
 /// Puts [`Envelope`] around a service.
-#[derive(Clone, Debug)]
-pub struct EnvelopeLayer {
-    places: Arc<Semaphore>,
-    most: usize,
-}
-
-impl EnvelopeLayer {
-    /// At most `max_in_flight` requests are answered at once.
-    pub fn new(max_in_flight: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(max_in_flight)), most: max_in_flight }
-    }
-}
+#[derive(Clone, Copy, Debug)]
+pub struct EnvelopeLayer;
 
 impl<S> Layer<S> for EnvelopeLayer {
     type Service = Envelope<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Envelope { inner, layer: self.clone() }
+        Envelope { inner }
     }
 }
 
@@ -71,7 +60,6 @@ impl<S> Layer<S> for EnvelopeLayer {
 #[derive(Clone, Debug)]
 pub struct Envelope<S> {
     inner: S,
-    layer: EnvelopeLayer,
 }
 
 impl<S, B> Service<Request<B>> for Envelope<S>
@@ -91,22 +79,14 @@ where
         let method = Method::from_path(request.uri().path());
         let id = RequestId::of(request.headers());
         let span = tracing::info_span!("request", id = %id.0, method = method.as_str());
-        let permit = match self.enter(method) {
-            Ok(permit) => permit,
-            Err(status) => {
-                let ended = Ended::new(method, None);
-                return Box::pin(
-                    std::future::ready(Ok(ended.with(status.into_http(), &id))).instrument(span),
-                );
-            }
-        };
-        let ended = Ended::new(method, permit);
+        let ended = Ended::new(method);
         let deadline = grpc_timeout(request.headers()).map(|timeout| (timeout, Instant::now() + timeout));
         request.extensions_mut().insert(id.clone());
         let answer = self.inner.call(request);
         let answering = async move {
             let response = match deadline {
                 None => answer.await?,
+                Some((timeout, _)) if timeout.is_zero() => status::expired(timeout).into_http(),
                 // Dropping the service's future withdraws its scan from the queue.
                 Some((timeout, at)) => match tokio::time::timeout_at(at.into(), answer).await {
                     Ok(answer) => answer?,
@@ -116,29 +96,6 @@ where
             Ok(ended.with(explained(response), &id))
         };
         Box::pin(answering.instrument(span))
-    }
-}
-
-impl<S> Envelope<S> {
-    /// A place among the requests in flight, for the methods that scan; watching health takes none.
-    fn enter(&self, method: Method) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        if !scans(method) {
-            return Ok(None);
-        }
-        let permit = Arc::clone(&self.layer.places).try_acquire_owned();
-        permit.map(Some).map_err(|_| {
-            status::overloaded(format!("{} requests are being answered, which is the limit", self.layer.most))
-        })
-    }
-}
-
-/// Whether a method's requests are work for the backend.
-fn scans(method: Method) -> bool {
-    match method {
-        Method::Search | Method::Recognize => true,
-        Method::GetInfo | Method::HealthCheck | Method::HealthWatch | Method::Reflection | Method::Other => {
-            false
-        }
     }
 }
 
@@ -156,18 +113,11 @@ struct Ended {
     began: Instant,
     code: Code,
     _in_flight: InFlight,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Ended {
-    fn new(method: Method, permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self {
-            method,
-            began: Instant::now(),
-            code: Code::Cancelled,
-            _in_flight: InFlight::begin(),
-            _permit: permit,
-        }
+    fn new(method: Method) -> Self {
+        Self { method, began: Instant::now(), code: Code::Cancelled, _in_flight: InFlight::begin() }
     }
 
     /// The request ends with this response, which gets the request's id.

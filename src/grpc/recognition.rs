@@ -39,8 +39,10 @@ impl Recognition for RecognitionService {
         &self,
         request: Request<proto::SearchRequest>,
     ) -> Result<Response<proto::SearchResponse>, Status> {
+        let _place = self.serving.enter()?;
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
+        request::check_target(&message.gallery, &message.model_id)?;
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
@@ -60,8 +62,10 @@ impl Recognition for RecognitionService {
         &self,
         request: Request<proto::RecognizeRequest>,
     ) -> Result<Response<proto::RecognizeResponse>, Status> {
+        let _place = self.serving.enter()?;
         let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
+        request::check_target(&message.gallery, &message.model_id)?;
         let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;

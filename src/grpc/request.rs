@@ -10,7 +10,7 @@ use crate::gallery::Snapshot;
 use crate::recognize::{Exclusions, Probe, RecognizeQuery, SearchQuery};
 use tonic::Status;
 
-/// Most bytes of a probe's id or group.
+/// Most bytes of a name: a gallery's, a model's, a probe's id or group.
 const MAX_ID_BYTES: usize = 256;
 
 /// Most names in one exclusion list.
@@ -33,6 +33,17 @@ pub(super) struct Recognize {
     pub(super) probe_ids: Vec<String>,
 }
 
+/// Refuses names that no gallery or model can have, before they are repeated in an answer or the log.
+pub(super) fn check_target(gallery: &str, model_id: &str) -> Result<(), Status> {
+    let mut violations = Violations::default();
+    for (field, name) in [("gallery", gallery), ("model_id", model_id)] {
+        if name.len() > MAX_ID_BYTES {
+            violations.push(field, format!("expected at most {MAX_ID_BYTES} bytes, got {}", name.len()));
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations.into()) }
+}
+
 /// Numbers a request carries, as a measure of the work of reading it.
 pub(super) fn values_in(probes: &[proto::Probe]) -> usize {
     let values = |embedding: &proto::Embedding| embedding.values.len() + embedding.packed.len() / 4;
@@ -50,7 +61,9 @@ pub(super) fn search(
     let min_score = request
         .min_score
         .and_then(|score| violations.take("min_score", Threshold::parse(score)))
-        .map(Threshold::get);
+        .map(Threshold::get)
+        // Stored embeddings may be longer than 1 by 1e-5, and scores lower than -1 by as much: -1 leaves none out.
+        .filter(|least| *least > -1.0);
     if let Some(top_k) = top_k {
         let each = top_k.get().min(snapshot.rows().len());
         let neighbors = each.saturating_mul(request.probes.len());

@@ -3,6 +3,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+
+use super::status;
 use crate::config::Limits;
 use crate::recognize::Recognizer;
 
@@ -11,6 +15,7 @@ use crate::recognize::Recognizer;
 pub struct Serving {
     recognizer: RwLock<Option<Arc<Recognizer>>>,
     limits: Limits,
+    places: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -21,7 +26,8 @@ pub struct Loading;
 impl Serving {
     /// A server that is still loading.
     pub fn new(limits: Limits) -> Self {
-        Self { recognizer: RwLock::new(None), limits, started: Instant::now() }
+        let places = Arc::new(Semaphore::new(limits.max_in_flight));
+        Self { recognizer: RwLock::new(None), limits, places, started: Instant::now() }
     }
 
     /// From now on these galleries are served, or none any more; gives back what was served before.
@@ -33,6 +39,15 @@ impl Serving {
     /// The galleries and their engine.
     pub fn recognizer(&self) -> Result<Arc<Recognizer>, Loading> {
         self.recognizer.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Loading)
+    }
+
+    /// A place among the requests being answered, held until it is dropped. It is taken when the message is there: a caller who
+    /// opens requests and sends nothing holds none.
+    pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            let most = self.limits.max_in_flight;
+            status::overloaded(format!("{most} requests are being answered, which is the limit"))
+        })
     }
 
     /// The bounds on requests.

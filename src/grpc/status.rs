@@ -138,6 +138,9 @@ pub(super) fn undecodable(status: &Status) -> Option<Status> {
             let text = format!("expected at most {limit} bytes (server.limits.max_message_bytes), got {got}");
             Some(invalid("(message)", text))
         }
+        Code::Internal if message.starts_with("Missing request message") => {
+            Some(invalid("(message)", "expected one message, got none"))
+        }
         Code::Internal if message.starts_with("failed to decode Protobuf message") => Some(invalid(
             "(message)",
             format!("expected a message of this method, got bytes that are none: {message}"),
@@ -192,5 +195,7 @@ mod tests {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains("at most 4096") && status.message().contains("got 5000"));
         assert!(undecodable(&Status::internal("the backend failed")).is_none());
+        let missing = undecodable(&Status::internal("Missing request message.")).unwrap();
+        assert_eq!(missing.code(), Code::InvalidArgument);
     }
 }

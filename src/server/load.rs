@@ -12,10 +12,10 @@ use crate::telemetry::{self, BackendState, GalleryFigures, GalleryGauges, Galler
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The data folder.
-    #[error("storage.path: {0}")]
+    #[error("storage.path")]
     Store(#[from] StoreError),
     /// The backend.
-    #[error("backend: {0}")]
+    #[error("backend")]
     Engine(#[from] EngineError),
     /// A fault of ours.
     #[error("loading panicked: {0}")]

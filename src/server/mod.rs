@@ -7,11 +7,12 @@
 //! 1. health turns `NOT_SERVING`, `/readyz` 503, and the watchers of health are let go;
 //! 2. no new connection is taken; requests in flight go on, for `server.shutdown_grace` at most;
 //! 3. what is still in flight is cut off;
-//! 4. the engine ends its scan and releases the device;
+//! 4. the engine ends its scan and releases the device, for which two seconds are given;
 //! 5. the metrics listener closes, so that the end can still be seen.
 
 mod health;
 mod http;
+mod incoming;
 mod load;
 
 use std::future::Future;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::server::TcpIncoming;
 
 pub use load::{LoadError, load};
 
@@ -44,6 +44,9 @@ const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
 const KEEPALIVE: std::time::Duration = std::time::Duration::from_mins(1);
 
+/// How long the scan in progress is waited for at the end, so that the device is released in order.
+const RELEASE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// How often the metrics' samples are moved into their buckets.
 const UPKEEP: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -64,14 +67,14 @@ pub enum ServerError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The gRPC side failed.
-    #[error("serving gRPC failed: {0}")]
+    #[error("serving gRPC failed")]
     Grpc(#[from] tonic::transport::Error),
     /// The descriptors for reflection are broken.
-    #[error("server reflection: {0}")]
+    #[error("server reflection")]
     Reflection(#[from] tonic_reflection::server::Error),
     /// The HTTP side failed.
-    #[error("serving metrics failed: {0}")]
-    Http(io::Error),
+    #[error("serving metrics failed")]
+    Http(#[source] io::Error),
 }
 
 /// Where the server listens.
@@ -129,10 +132,9 @@ pub async fn run(
             raised(http_stopped),
         ))
     });
-    let grpc_settings = settings.server.clone();
-    let routes = routes(&serving, &grpc_settings, health_service)?;
+    let routes = routes(&serving, &settings.server, health_service)?;
     let grace = settings.server.shutdown_grace;
-    let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, grpc_settings, raised(grpc_stopped)));
+    let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
 
     let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
     let until_stop = async {
@@ -161,10 +163,13 @@ pub async fn run(
         }
     }
     // Mostly the last handle on the engine: dropping it waits for the scan in progress.
-    if let Some(served) = serving.serve(None)
-        && tokio::task::spawn_blocking(move || drop(served)).await.is_err()
-    {
-        tracing::error!("releasing the engine failed");
+    if let Some(served) = serving.serve(None) {
+        let releasing = tokio::task::spawn_blocking(move || drop(served));
+        match tokio::time::timeout(RELEASE_LIMIT, releasing).await {
+            Ok(Ok(())) => (),
+            Ok(Err(error)) => tracing::error!(%error, "releasing the engine failed"),
+            Err(_) => tracing::warn!("the scan in progress was not waited for"),
+        }
     }
     let _ = stop_http.send(true);
     if let Some(http) = http {
@@ -206,7 +211,10 @@ fn routes(
             RecognitionServer::new(RecognitionService::new(Arc::clone(serving)))
                 .max_decoding_message_size(limit),
         )
-        .add_service(OperationsServer::new(OperationsService::new(Arc::clone(serving))))
+        .add_service(
+            OperationsServer::new(OperationsService::new(Arc::clone(serving)))
+                .max_decoding_message_size(limit),
+        )
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
 }
@@ -214,17 +222,16 @@ fn routes(
 async fn serve_grpc(
     listener: TcpListener,
     routes: tonic::service::Routes,
-    settings: ServerSettings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = incoming::connections(listener);
     tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_STREAMS_A_CONNECTION)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .layer(EnvelopeLayer::new(settings.limits.max_in_flight))
+        .layer(EnvelopeLayer)
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop)
         .await?;

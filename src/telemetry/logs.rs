@@ -57,7 +57,9 @@ where
     let filter = EnvFilter::builder()
         .parse(&settings.level)
         .map_err(|source| LogError::Level { got: settings.level.clone(), source })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    // A line that cannot be written is lost: complaining about it on the same stderr would panic, and end requests.
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     Ok(match settings.format {
         LogFormat::Human => Box::new(lines.with_ansi(colour == Colour::On).finish()),
         // The span's fields (the request's id) stand in `span`; its ancestors would only repeat it.

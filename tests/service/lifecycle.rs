@@ -139,6 +139,11 @@ async fn a_restart_serves_what_was_imported() {
     assert_eq!((generation(&before), generation(&after)), (1, 1));
 }
 
+/// An error with its causes, as the command line tells it.
+fn told(error: impl std::error::Error + Send + Sync + 'static) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_nothing_to_serve_does_not_start() {
     let folder = TempDir::new().unwrap();
@@ -147,7 +152,8 @@ async fn a_server_with_nothing_to_serve_does_not_start() {
     let metrics = lookalike::telemetry::install();
     let error = server::run(settings, listeners, metrics, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, ServerError::Load(LoadError::Store(_))), "{error:?}");
-    assert!(error.to_string().starts_with("storage.path: no data folder at "), "{error}");
+    let told = told(error);
+    assert!(told.starts_with("storage.path: no data folder at "), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,5 +378,5 @@ async fn galleries_are_labels_only_where_the_operator_says_so() {
 #[test]
 fn a_data_folder_is_told_from_none() {
     let error = server::load(&settings(Path::new("/nonexistent"), &CPU)).unwrap_err();
-    assert_eq!(error.to_string(), "storage.path: no data folder at /nonexistent");
+    assert_eq!(told(error), "storage.path: no data folder at /nonexistent");
 }

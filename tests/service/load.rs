@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use super::support::{Face, REFERENCE, Random, Served, call, data_folder, lookalike, probe};
+use super::support::{Face, REFERENCE, Random, Served, begin_only, call, data_folder, lookalike, probe};
 
 const DIM: usize = 64;
 const ROWS: usize = 12_000;
@@ -63,6 +63,17 @@ async fn an_expired_deadline_is_called_that() {
     let mut patient = Request::new(search(1));
     patient.set_timeout(std::time::Duration::from_secs(50));
     server.recognition().search(patient).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_who_send_nothing_hold_no_place() {
+    let data = gallery();
+    let server = server(&data, &["server.limits.max_in_flight=2"]).await;
+    let begun = begin_only(server.grpc, "/lookalike.v1.Recognition/Search", 50).await;
+    server.until_metric(IN_FLIGHT, 50.0).await;
+    server.recognition().search(search(1)).await.unwrap();
+    drop(begun);
+    server.until_metric(IN_FLIGHT, 0.0).await;
 }
 
 fn assert_shed(refused: &Status, text: &str) {

@@ -1,5 +1,6 @@
 //! `lookalike gallery show`.
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -89,6 +90,11 @@ fn show_prototypes(
         if last {
             break;
         }
+    }
+    if let Some(identity) = identity
+        && prototypes.is_empty()
+    {
+        bail!("gallery {gallery:?} has no identity {identity:?}");
     }
     match format {
         PlainFormat::Json => {

@@ -90,7 +90,8 @@ fn listening_beyond_loopback_must_be_allowed_by_name() {
         let allowed = with_flags(&[&listen, "server.allow_insecure=true"]).unwrap();
         assert_eq!(allowed.server.listen, open.parse().unwrap());
     }
-    assert!(with_flags(&["metrics.listen=0.0.0.0:9464"]).is_ok());
+    assert!(with_flags(&["metrics.listen=0.0.0.0:9464"]).is_err());
+    assert!(with_flags(&["metrics.listen=0.0.0.0:9464", "server.allow_insecure=true"]).is_ok());
 }
 
 #[test]
@@ -105,7 +106,9 @@ fn two_listeners_need_two_addresses() {
         ("127.0.0.1:0", "127.0.0.1:0", false),
         ("127.0.0.1:7000", "off", false),
     ] {
-        let loaded = with_flags(&[&format!("server.listen={server}"), &format!("metrics.listen={metrics}")]);
+        let (server_flag, metrics_flag) =
+            (format!("server.listen={server}"), format!("metrics.listen={metrics}"));
+        let loaded = with_flags(&[&server_flag, &metrics_flag, "server.allow_insecure=true"]);
         let problems = loaded.map_or_else(|error| lines(&error), |_| Vec::new());
         let expected = format!(
             "metrics.listen: expected another address than server.listen ({server}), got \"{metrics}\" \

@@ -90,6 +90,25 @@ fn bench_makes_the_same_vectors_from_the_same_seed() {
 }
 
 #[test]
+fn bench_measures_nothing_else_than_it_was_told_to() {
+    let folder = TempDir::new().unwrap();
+    let rows = folder.path().join("g.npy");
+    formats::npy::write_f32(&rows, 2, [&[1.0_f32, 0.0][..]].into_iter()).unwrap();
+    for args in [
+        vec!["--gallery", text(&rows)],
+        vec!["--probes", text(&rows)],
+        vec!["--gallery", text(&rows), "--probes-count", "3"],
+        vec!["--gallery", text(&rows), "--probes", text(&rows), "--rows", "5"],
+        vec!["--rows", "0"],
+        vec!["--rows", "18446744073709551615"],
+        vec!["--rows", "99999999", "--dim", "4096"],
+    ] {
+        let run = lookalike().args(["bench"]).args(&args).run();
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn bench_of_a_missing_device_fails_rather_than_measure_another() {
     let made = [
         "bench",

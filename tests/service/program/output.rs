@@ -35,6 +35,21 @@ fn the_demo_does_the_main_job_and_ends() {
     }
 }
 
+/// Nobody reads the log, or its disk is full: what was asked for is done all the same, and fails only as it would anyway.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_lookalike"))
+        .args(["serve", "--data", text(&missing), "--listen", "127.0.0.1:0", "--metrics-listen", "off"])
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert_eq!(ended.code(), Some(1), "it listened, logged in vain, and missed its data folder");
+}
+
 #[test]
 fn nothing_but_the_result_stands_on_stdout() {
     let folder = TempDir::new().unwrap();

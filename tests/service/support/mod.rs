@@ -15,7 +15,7 @@ pub(crate) use galleries::{
 pub(crate) use process::{Run, Served, http_get, lookalike};
 pub(crate) use random::Random;
 pub(crate) use served::{Server, recognizer, settings};
-pub(crate) use wire::call;
+pub(crate) use wire::{begin_only, call};
 
 /// Backends to compare with the reference, as the flags that choose them.
 pub(crate) const BACKENDS: [(&str, &[&str]); 3] = [

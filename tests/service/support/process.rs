@@ -94,8 +94,7 @@ impl Program {
         };
         let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
         let grpc = address(listening["grpc"].as_str().unwrap());
-        let http = listening["metrics"].as_str().unwrap();
-        let http = address(http.trim_start_matches("Some(").trim_end_matches(')'));
+        let http = address(listening["metrics"].as_str().unwrap());
         let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
         let mut watch = HealthClient::new(channel.clone())
             .watch(HealthCheckRequest::default())

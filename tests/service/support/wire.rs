@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, Request};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
 /// How a call ended.
@@ -12,6 +13,37 @@ use tonic::{Code, Status};
 pub(crate) struct Ended {
     pub(crate) status: Status,
     pub(crate) headers: HeaderMap,
+}
+
+/// Requests that were begun, on one connection, and of which nothing but the headers was sent.
+pub(crate) struct Begun {
+    connection: JoinHandle<Result<(), h2::Error>>,
+    _streams: Vec<(h2::client::ResponseFuture, h2::SendStream<Cursor<Vec<u8>>>)>,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Begins `count` calls of `/package.Service/Method` and sends no message.
+pub(crate) async fn begin_only(address: SocketAddr, path: &str, count: usize) -> Begun {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) =
+        h2::client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut streams = Vec::with_capacity(count);
+    for _ in 0..count {
+        client = client.ready().await.unwrap();
+        let request = Request::post(format!("http://{address}{path}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        streams.push(client.send_request(request, false).unwrap());
+    }
+    Begun { connection, _streams: streams }
 }
 
 /// Calls `/package.Service/Method` with these bytes as the message.
