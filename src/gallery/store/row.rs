@@ -8,7 +8,7 @@ use rusqlite::Row;
 use super::schema;
 use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey};
 
-/// The columns that [`StoredRow::read`] wants, in its order.
+/// The columns that [`read`] wants, in its order.
 pub(super) const COLUMNS: &str =
     "p.key, p.identity, p.prototype_id, p.source, p.origin, p.created_ms, p.checksum, p.embedding";
 
