@@ -111,6 +111,18 @@ pub enum StoreError {
         /// How many it would hold.
         got: u64,
     },
+    /// A gallery that has given out its indices.
+    #[error(
+        "expected at most {indices_left} prototypes, for which gallery {gallery:?} has indices left, got {got}"
+    )]
+    IndicesSpent {
+        /// Which gallery.
+        gallery: String,
+        /// How many are left.
+        indices_left: u64,
+        /// Prototypes to be added.
+        got: u64,
+    },
     /// What was to be removed is not there; nothing was removed.
     #[error("gallery {gallery:?} has no {what} {name:?}")]
     NothingSelected {
