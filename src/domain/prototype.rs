@@ -94,9 +94,19 @@ pub enum NameError {
     /// A control character, such as a line break or NUL.
     #[error("expected no control characters, got {0:?}")]
     Control(char),
+    /// A character that shows as nothing, or that turns the text around it: two names could look the same.
+    #[error("expected no invisible or direction-changing characters, got U+{:04X}", u32::from(*.0))]
+    Invisible(char),
 }
 
-/// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, no control characters.
+/// Whether a character is seen by its effect on others at most. The joiners U+200C and U+200D are not among them: some scripts cannot be
+/// written without.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, no control characters, nothing invisible and nothing
+/// that changes the direction of writing.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -104,8 +114,9 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(NameError::TooLong(name.len()));
     }
-    match name.chars().find(|c| c.is_control()) {
-        Some(control) => Err(NameError::Control(control)),
+    match name.chars().find(|c| c.is_control() || is_invisible(*c)) {
+        Some(control) if control.is_control() => Err(NameError::Control(control)),
+        Some(invisible) => Err(NameError::Invisible(invisible)),
         None => Ok(()),
     }
 }
@@ -122,6 +133,21 @@ mod tests {
         assert_eq!(check_name(""), Err(NameError::Empty));
         assert_eq!(check_name("a\nb"), Err(NameError::Control('\n')));
         assert_eq!(check_name(&"x".repeat(257)), Err(NameError::TooLong(257)));
+    }
+
+    #[test]
+    fn what_nobody_can_see_is_in_no_name_except_for_joiners() {
+        let refused = ['\u{200b}', '\u{feff}', '\u{2028}', '\u{2029}'];
+        let refused = refused.into_iter().chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+        for c in refused {
+            assert_eq!(check_name(&format!("ann{c}a")), Err(NameError::Invisible(c)), "{c:?}");
+        }
+        let error = check_name("\u{202e}nna").unwrap_err().to_string();
+        assert_eq!(error, "expected no invisible or direction-changing characters, got U+202E");
+        for name in ["می\u{200c}خواهم", "क्\u{200d}ष", "👩\u{200d}🚀", "שרה", "a\u{2065}"]
+        {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
     }
 
     #[test]

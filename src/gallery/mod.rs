@@ -4,6 +4,7 @@
 //! Invariants: a [`Snapshot`] never changes; a change of the store makes a new generation and so a new snapshot. SQL is
 //! spoken in `store` alone.
 
+mod files;
 pub mod formats;
 mod record;
 mod snapshot;

@@ -5,6 +5,7 @@
 mod arrays;
 #[path = "../common/mod.rs"]
 mod common;
+mod places;
 mod text;
 
 use std::fs;

@@ -72,13 +72,18 @@ fn csv_labels_may_have_a_header_in_any_order() {
 fn bad_labels_name_their_line() {
     let (folder, path) = npy_file(2);
     let long = format!("a\n{}\n", "x".repeat(257));
-    let cases: [(&str, &[u8], &str); 11] = [
+    let cases: [(&str, &[u8], &str); 12] = [
         ("count.txt", b"a\nb\nc\n", "count.txt: expected 2 labels, one a row of FACES, got 3"),
         ("blank.txt", b"a\n\nb\n", "blank.txt line 2: identity: expected a name, got nothing"),
         ("blanks.txt", b"a\n \n", "blanks.txt line 2: identity: expected a name, got blanks"),
         ("noid.txt", b"a/\nb\n", "noid.txt line 1: prototype id: expected a name, got nothing"),
         ("long.txt", long.as_bytes(), "long.txt line 2: identity: expected at most 256 bytes, got 257"),
         ("tab.txt", b"a\nb\tc\n", "tab.txt line 2: identity: expected no control characters, got '\\t'"),
+        (
+            "turned.txt",
+            "a\nb\u{2067}c\n".as_bytes(),
+            "turned.txt line 2: identity: expected no invisible or direction-changing characters, got U+2067",
+        ),
         (
             "latin.txt",
             b"a\nJos\xe9\n",

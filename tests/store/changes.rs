@@ -70,6 +70,35 @@ fn every_change_raises_the_generation_and_no_index_comes_back() {
 }
 
 #[test]
+fn a_gallery_made_again_goes_on_counting_where_the_removed_one_stopped() {
+    let (folder, mut store) = empty();
+    three_persons(&mut store, "g");
+    store.remove("g", &Selection::Identities(vec!["ann".to_owned()])).unwrap();
+    store.remove("g", &Selection::Everything).unwrap();
+    assert!(verify(folder.path()).unwrap().is_sound());
+    // An import that fails takes nothing up.
+    let mut broken = record("eve", "1", 1);
+    broken.embedding.fill(0.0);
+    import(&mut store, "g", vec![broken]).unwrap_err();
+    drop(store);
+    let mut store = Store::open(folder.path()).unwrap();
+    let report = import(&mut store, "g", vec![record("ann", "1", 7), record("bob", "1", 8)]).unwrap();
+    assert_eq!((report.created, report.generation, report.total), (true, 3, 2));
+    let indices = |store: &Store, gallery| -> Vec<u64> {
+        store.export(gallery).unwrap().1.iter().map(|(index, _)| *index).collect()
+    };
+    assert_eq!(indices(&store, "g"), [6, 7]);
+    assert_eq!(store.snapshot("g").unwrap().profile().generation, 3);
+    // Nor does what is kept of one concern another.
+    assert_eq!(three_persons(&mut store, "h").generation, 1);
+    assert_eq!(indices(&store, "h")[0], 0);
+    store.remove("g", &Selection::Everything).unwrap();
+    assert_eq!(import(&mut store, "g", vec![record("ann", "1", 7)]).unwrap().generation, 4);
+    assert_eq!(indices(&store, "g"), [8]);
+    assert!(verify(folder.path()).unwrap().is_sound());
+}
+
+#[test]
 fn removals_take_what_they_name_and_nothing_else() {
     let (folder, mut store) = empty();
     let left = |store: &Store| -> Vec<u64> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use lookalike::gallery::store::{DATABASE, Store, verify};
 use rusqlite::Connection;
 
-use super::{empty, text, three_persons};
+use super::{empty, import, record, text, three_persons};
 
 /// Runs SQL behind the store's back.
 fn tamper(folder: &Path, sql: &str) {
@@ -59,6 +59,127 @@ fn a_changed_row_is_named_and_not_served() {
         assert!(store.export("g").is_err() && store.snapshots().is_err(), "{sql}");
         assert!(!verify(folder.path()).unwrap().is_sound(), "{sql}");
     }
+}
+
+#[test]
+fn names_and_counters_that_cannot_be_are_faults() {
+    let cases = [
+        ("UPDATE galleries SET name = ''", r#"gallery "": name "": expected a name, got nothing"#),
+        (
+            "UPDATE galleries SET model_id = 'a' || char(10)",
+            r#"gallery "g": model id "a\n": expected no control characters, got '\n'"#,
+        ),
+        (
+            "INSERT INTO identities (id, gallery, name) VALUES (77, 1, '');
+             UPDATE prototypes SET identity = 77 WHERE key & 0xff = 5",
+            r#"gallery "g": identity "": expected a name, got nothing"#,
+        ),
+        (
+            "UPDATE galleries SET next_index = (1 << 40) + 1",
+            r#"gallery "g": expected a next index from 0 to 1099511627776, got 1099511627777"#,
+        ),
+        (
+            "UPDATE galleries SET generation = 1 << 62",
+            r#"gallery "g": expected a generation from 1 to 4611686018427387903, got 4611686018427387904"#,
+        ),
+        (
+            "UPDATE galleries SET id = 1 << 23",
+            r#"gallery "g": expected a number from 1 to 8388607, got 8388608"#,
+        ),
+        ("UPDATE galleries SET id = -1", r#"gallery "g": expected a number from 1 to 8388607, got -1"#),
+        ("UPDATE galleries SET threshold = 7", r#"gallery "g": expected a number from -1 to 1, got 7"#),
+        (
+            "INSERT INTO removed_galleries (name, generation, next_index) VALUES ('a' || char(0x202e), 1, 1)",
+            r#"database: removed gallery "a\u{202e}": expected no invisible or direction-changing characters, got U+202E"#,
+        ),
+        (
+            "INSERT INTO removed_galleries (name, generation, next_index) VALUES ('g', 1, 1)",
+            r#"database: removed gallery "g": expected none of that name, got one that is there"#,
+        ),
+        (
+            "INSERT INTO removed_galleries (name, generation, next_index) VALUES ('h', 1 << 62, 1)",
+            r#"database: removed gallery "h": expected a generation from 1 to 4611686018427387903, got 4611686018427387904"#,
+        ),
+        (
+            "INSERT INTO removed_galleries (name, generation, next_index) VALUES ('', 1, 1 << 41)",
+            r#"database: removed gallery "": expected a next index from 0 to 1099511627776, got 2199023255552"#,
+        ),
+        (
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1001)
+             INSERT INTO removed_galleries (name, generation, next_index) SELECT 'old ' || i, 1, 1 FROM n",
+            "database: expected at most 1000 removed galleries, got 1001",
+        ),
+    ];
+    for (sql, expected) in cases {
+        let (folder, mut store) = empty();
+        three_persons(&mut store, "g");
+        drop(store);
+        assert_eq!(faults(folder.path()), [""; 0]);
+        tamper(folder.path(), sql);
+        let faults = faults(folder.path());
+        assert!(faults.iter().any(|fault| fault == expected), "{sql}: {faults:#?}");
+    }
+}
+
+#[test]
+fn names_of_prototypes_are_checked_too() {
+    let (folder, mut store) = empty();
+    three_persons(&mut store, "g");
+    drop(store);
+    // With a checksum that fits, as a program with other rules would write it.
+    let db = Connection::open(folder.path().join(DATABASE)).unwrap();
+    let embedding: Vec<u8> =
+        db.query_row("SELECT embedding FROM prototypes WHERE key & 0xff = 5", [], |row| row.get(0)).unwrap();
+    let mut hasher = crc32fast::Hasher::new();
+    for name in ["张伟", "\u{feff}1", "\u{200b}"] {
+        hasher.update(&(name.len() as u32).to_le_bytes());
+        hasher.update(name.as_bytes());
+    }
+    hasher.update(&embedding);
+    let sql = "UPDATE prototypes SET prototype_id = char(0xfeff) || '1', source = char(0x200b), checksum = ?1 WHERE key & 0xff = 5";
+    db.execute(sql, [hasher.finalize()]).unwrap();
+    drop(db);
+    let refused = "expected no invisible or direction-changing characters, got";
+    let expected = [
+        format!(r#"gallery "g", prototype 5: id "\u{{feff}}1": {refused} U+FEFF"#),
+        format!(r#"gallery "g", prototype 5: source "\u{{200b}}": {refused} U+200B"#),
+    ];
+    assert_eq!(faults(folder.path()), expected);
+}
+
+#[test]
+fn a_gallery_whose_counters_cannot_be_is_not_served_and_the_others_are_checked() {
+    let (folder, mut store) = empty();
+    three_persons(&mut store, "g");
+    three_persons(&mut store, "h");
+    tamper(
+        folder.path(),
+        "UPDATE galleries SET next_index = 1 << 41 WHERE name = 'g';
+         UPDATE prototypes SET source = 'x' WHERE key = 2 << 40;",
+    );
+    let expected =
+        "gallery \"g\": corrupted: expected a next index from 0 to 1099511627776, got 2199023255552";
+    assert_eq!(text(store.snapshot("g")), expected);
+    assert_eq!(text(import(&mut store, "g", vec![record("eve", "1", 1)])), expected);
+    let report = verify(folder.path()).unwrap();
+    assert_eq!((report.galleries, report.faults.len()), (2, 2), "{:#?}", report.faults);
+    assert!(
+        report.faults[1].to_string().starts_with("gallery \"h\", prototype 0: of \"ann\": expected checksum")
+    );
+}
+
+#[test]
+fn a_gallery_that_has_given_out_its_indices_takes_no_more() {
+    let (folder, mut store) = empty();
+    three_persons(&mut store, "g");
+    tamper(folder.path(), "UPDATE galleries SET next_index = (1 << 40) - 1");
+    let two = vec![record("eve", "1", 1), record("eve", "2", 2)];
+    assert_eq!(
+        text(import(&mut store, "g", two)),
+        "expected at most 1 prototypes, for which gallery \"g\" has indices left, got 2"
+    );
+    import(&mut store, "g", vec![record("eve", "1", 1)]).unwrap();
+    assert!(verify(folder.path()).unwrap().is_sound());
 }
 
 #[test]

@@ -39,13 +39,15 @@ fn write_fixture(folder: &Path) {
     three_persons(&mut store, "second");
     let bob = lookalike::gallery::store::Selection::Identities(vec!["bob".to_owned()]);
     store.remove("second", &bob).unwrap();
+    three_persons(&mut store, "third");
+    store.remove("third", &lookalike::gallery::store::Selection::Everything).unwrap();
 }
 
 #[test]
 fn a_database_of_format_1_is_read() {
     let folder = TempDir::new().unwrap();
     fs::copy(fixture(1).join(DATABASE), folder.path().join(DATABASE)).unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
     let galleries = store.galleries().unwrap();
     let names: Vec<_> = galleries.iter().map(|g| (g.profile.name.as_str(), g.profile.generation)).collect();
     assert_eq!(names, [("default", 1), ("second", 2)]);
@@ -58,6 +60,8 @@ fn a_database_of_format_1_is_read() {
     let indices: Vec<u64> = store.export("second").unwrap().1.iter().map(|(index, _)| *index).collect();
     assert_eq!(indices, [0, 2, 4, 5]);
     assert!(verify(folder.path()).unwrap().is_sound());
+    assert_eq!(import(&mut store, "third", vec![record("eve", "1", 1)]).unwrap().generation, 2);
+    assert_eq!(store.export("third").unwrap().1[0].0, 6);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lookalike::domain::{Margin, NormPolicy, Threshold};
 use lookalike::gallery::PrototypeRecord;
-use lookalike::gallery::store::{ImportOptions, Store};
+use lookalike::gallery::store::{ImportOptions, Store, StoreError, verify};
 use tempfile::TempDir;
 
 use super::{empty, import, import_as, record, text, three_persons};
@@ -16,6 +16,75 @@ fn folders_that_are_none_are_told_apart() {
     assert_eq!(text(Store::open(folder.path())), expected);
     assert_eq!(text(Store::open_read_only(folder.path())), expected);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a look changes nothing");
+}
+
+/// As the command line prints an error: with all that it says lies beneath it.
+fn chain<T>(result: Result<T, StoreError>) -> String {
+    let Err(error) = result else { panic!("expected an error") };
+    format!("{:#}", anyhow::Error::new(error))
+}
+
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_looked_at_is_told_from_what_is_not_there() {
+    use std::os::unix::fs::symlink;
+    let folder = TempDir::new().unwrap();
+    // A loop of links stands in for a folder without permission: it stops root too.
+    let circle = folder.path().join("circle");
+    symlink(&circle, &circle).unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let database = data.join("lookalike.db");
+    symlink(&database, &database).unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let below = file.join("data");
+    for (path, at, expected) in [
+        (&circle, &circle, "Too many levels of symbolic links (os error 40)"),
+        (&data, &database, "Too many levels of symbolic links (os error 40)"),
+        (&below, &below, "Not a directory (os error 20)"),
+        (&file, &file, "not a directory"),
+    ] {
+        for error in [chain(Store::open(path)), chain(Store::open_read_only(path)), chain(verify(path))] {
+            assert_eq!(error, format!("{}: {expected}", at.display()));
+        }
+        let error = text(Store::create_or_open(path));
+        assert!(error.starts_with(&format!("{}: ", at.display())), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_that_is_no_regular_file_is_refused_before_it_is_opened() {
+    let (folder, socket) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    std::fs::create_dir(folder.path().join("lookalike.db")).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(socket.path().join("lookalike.db")).unwrap();
+    for (folder, what) in [(&folder, "a folder"), (&socket, "a socket")] {
+        let file = folder.path().join("lookalike.db");
+        let expected = format!("{}: expected a Lookalike database, got {what}", file.display());
+        assert_eq!(text(Store::open(folder.path())), expected);
+        assert_eq!(text(Store::open_read_only(folder.path())), expected);
+        assert_eq!(text(Store::create_or_open(folder.path())), expected);
+    }
+}
+
+#[test]
+fn a_chain_of_errors_says_each_thing_once() {
+    let (folder, mut store) = empty();
+    let absent = folder.path().join("absent");
+    assert_eq!(chain(Store::open(&absent)), format!("no data folder at {}", absent.display()));
+    let mut zero = record("ann", "1", 3);
+    zero.embedding.fill(0.0);
+    assert_eq!(
+        chain(import(&mut store, "g", vec![zero])),
+        "faces.npy row 3 (from 0): embedding: expected a direction, got the zero vector"
+    );
+    three_persons(&mut store, "g");
+    let mut reader = Store::open_read_only(folder.path()).unwrap();
+    assert_eq!(
+        chain(import(&mut reader, "g", vec![record("eve", "1", 1)])),
+        "lookalike.db: attempt to write a readonly database"
+    );
 }
 
 #[test]
@@ -39,6 +108,10 @@ fn one_bad_record_and_nothing_is_imported() {
         (broken(|r| r.embedding.truncate(7)), "embedding: expected 8 components, got 7"),
         (broken(|r| r.identity.clear()), "identity: expected a name, got nothing"),
         (broken(|r| r.id.push('\n')), "id: expected no control characters, got '\\n'"),
+        (
+            broken(|r| r.identity.push('\u{202e}')),
+            "identity: expected no invisible or direction-changing characters, got U+202E",
+        ),
         (broken(|r| r.source = "x".repeat(257)), "source: expected at most 256 bytes, got 257"),
     ];
     for (bad, expected) in cases {

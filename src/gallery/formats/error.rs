@@ -1,4 +1,6 @@
 //! Why a file could not be read: where, what was expected, what came.
+//!
+//! A message says all there is to say, what lies beneath included; so no error has a source, and whoever prints a chain says nothing twice.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +18,6 @@ pub struct FormatError {
     /// Where.
     pub place: Place,
     /// What is wrong there.
-    #[source]
     pub problem: Problem,
 }
 
@@ -25,7 +26,13 @@ pub struct FormatError {
 pub enum Problem {
     /// It cannot be opened, read or written.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+    /// It is no file: its content could not be read twice, or not be replaced.
+    #[error("expected a regular file, got {got}")]
+    NotAFile {
+        /// What it is.
+        got: &'static str,
+    },
     /// Neither of the formats that are read.
     #[error("expected a NumPy array (.npy) or JSON Lines, got {got}")]
     UnknownFormat {
@@ -169,6 +176,12 @@ pub enum Problem {
         /// Its place, from 0.
         at: usize,
     },
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl Problem {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::output::Complete;
 use super::{FormatError, Problem, npy};
 use crate::domain::Prototype;
 use crate::gallery::Place;
@@ -16,7 +17,8 @@ pub struct ExportFiles {
 }
 
 /// Writes the embeddings, each of `dim` components, to `path`, and `identity,prototype_id,source` a row beside it: the same name
-/// with the ending `.csv`, and a header line.
+/// with the ending `.csv`, and a header line. Neither takes its place before both are complete, so that no failure to write leaves new labels
+/// beside old vectors.
 pub fn write_prototypes(
     path: &Path,
     dim: usize,
@@ -24,10 +26,9 @@ pub fn write_prototypes(
 ) -> Result<ExportFiles, FormatError> {
     let files = ExportFiles { vectors: path.to_owned(), labels: path.with_extension("csv") };
     if files.labels == files.vectors {
-        let reason = "expected another ending than .csv, which is where the labels go".to_owned();
-        return Err(Problem::Field { field: "export", reason }.at(Place::file(path)));
+        return Err(refused(path, "expected another ending than .csv, which is where the labels go"));
     }
-    npy::write_atomically(&files.labels, |out| {
+    let labels = Complete::write(&files.labels, |out| {
         let mut csv = csv::Writer::from_writer(out);
         csv.write_record(["identity", "prototype_id", "source"])?;
         for (_, prototype) in prototypes {
@@ -35,6 +36,16 @@ pub fn write_prototypes(
         }
         csv.flush()
     })?;
-    npy::write_f32(path, dim, prototypes.iter().map(|(_, prototype)| prototype.embedding.as_slice()))?;
+    let embeddings = prototypes.iter().map(|(_, prototype)| prototype.embedding.as_slice());
+    let vectors = npy::complete_f32(path, dim, embeddings)?;
+    if labels.target() == vectors.target() {
+        return Err(refused(path, "expected another file than the labels', got a link to it"));
+    }
+    labels.put_in_place()?;
+    vectors.put_in_place()?;
     Ok(files)
+}
+
+fn refused(path: &Path, reason: &str) -> FormatError {
+    Problem::Field { field: "export", reason: reason.to_owned() }.at(Place::file(path))
 }

@@ -4,12 +4,11 @@
 //! number from 0. Or CSV: `identity,prototype_id,source`, the last two optional; a header line that names the columns may give them in any
 //! order. A file is CSV if its name ends in `.csv` or its first line is such a header; otherwise a comma is part of a name.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use super::lines::Lines;
-use super::{FormatError, MAX_LABEL_BYTES, MAX_ROWS, Problem, checked_name, checked_optional};
+use super::{FormatError, MAX_LABEL_BYTES, MAX_ROWS, Problem, checked_name, checked_optional, input};
 use crate::gallery::{OnProgress, Place};
 
 /// Who one row is.
@@ -34,7 +33,7 @@ impl Labels {
     /// Reads a labels file.
     pub fn read(path: &Path) -> Result<Self, FormatError> {
         let place = Place::file(path);
-        let length = std::fs::metadata(path).map_err(|error| Problem::Io(error).at(place.clone()))?.len();
+        let (_, length) = input::open(path).map_err(|problem| problem.at(place.clone()))?;
         if length > MAX_LABEL_BYTES {
             return Err(Problem::LabelsTooLong(length).at(place));
         }
@@ -145,7 +144,7 @@ impl Columns {
 
 fn read_csv(path: &Path) -> Result<Vec<Label>, FormatError> {
     let place = Place::file(path);
-    let file = File::open(path).map_err(|error| Problem::Io(error).at(place.clone()))?;
+    let (file, _) = input::open(path).map_err(|problem| problem.at(place.clone()))?;
     // The reader drops a byte-order mark itself.
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(BufReader::new(file));
     let mut columns = None;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::{FormatError, MAX_LINE_BYTES, MAX_ROWS, Problem};
+use super::{FormatError, MAX_LINE_BYTES, MAX_ROWS, Problem, input};
 use crate::gallery::{OnProgress, Place, Progress, Stage};
 
 /// UTF-8's byte-order mark.
@@ -30,12 +30,7 @@ impl<'a> Lines<'a> {
     /// Opens `path`.
     pub(super) fn open(path: &Path, on_progress: OnProgress<'a>) -> Result<Self, FormatError> {
         let place = Place::file(path);
-        let open = || {
-            let file = File::open(path)?;
-            let total = file.metadata()?.len();
-            Ok((file, total))
-        };
-        let (file, total) = open().map_err(|error| Problem::Io(error).at(place.clone()))?;
+        let (file, total) = input::open(path).map_err(|problem| problem.at(place.clone()))?;
         let reader = BufReader::with_capacity(1 << 18, file);
         Ok(Self { reader, place, number: 0, buffer: Vec::new(), done: 0, reported: 0, total, on_progress })
     }

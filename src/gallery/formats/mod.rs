@@ -2,18 +2,19 @@
 //!
 //! A file's format is told by its content; its name only helps the error message. Nothing is ever loaded by running
 //! code from it (pickles are refused). Every error names the file and the line or row, what was expected and what came.
-//! A file is read whole or not at all.
+//! A file is read whole or not at all, and only a regular one, since it is opened twice: a pipe would lose what was read first.
 //!
 //! Limits: [`MAX_ROWS`], [`MAX_LINE_BYTES`], [`MAX_LABEL_BYTES`], [`MAX_DIM`].
 
 mod error;
 mod export;
+mod input;
 pub mod jsonl;
 pub mod labels;
 mod lines;
 pub mod npy;
+mod output;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -158,15 +159,17 @@ enum Format {
 /// Tells a file's format by its first bytes.
 fn detect(path: &Path) -> Result<Format, FormatError> {
     let place = Place::file(path);
-    let mut head = Vec::with_capacity(512);
-    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
-    read.map_err(|error| Problem::Io(error).at(place.clone()))?;
+    let (head, length) = read_head(path).map_err(|problem| problem.at(place.clone()))?;
     let text = head.strip_prefix(lines::BOM).unwrap_or(&head).trim_ascii_start();
     let seems = match () {
         () if head.starts_with(npy::MAGIC) => return Ok(Format::Npy),
+        // Before JSON and pickles, as which lengths of 123 and 640 would pass; neither has zeros there.
+        () if is_fvecs(&head, length) => "what seems an .fvecs or .ivecs file (save the array as .npy)",
         () if text.starts_with(b"{") => return Ok(Format::Jsonl),
         () if head.is_empty() => "an empty file",
-        () if head.starts_with(b"\x80") => "a pickle (pickles run code when loaded, so they are refused)",
+        () if matches!(head.as_slice(), [0x80, 2..=5, ..]) => {
+            "a pickle (pickles run code when loaded, so they are refused)"
+        }
         () if head.starts_with(b"PK") => "a zip archive such as .npz or .pt (save the one array as .npy)",
         () if head.starts_with(b"\x89HDF") => "an HDF5 file",
         () if head.starts_with(b"PAR1") => "a Parquet file",
@@ -174,6 +177,20 @@ fn detect(path: &Path) -> Result<Format, FormatError> {
         () => "something else",
     };
     Err(Problem::UnknownFormat { got: seems }.at(place))
+}
+
+/// The first bytes of a file, and how many it has.
+fn read_head(path: &Path) -> Result<(Vec<u8>, u64), Problem> {
+    let (file, length) = input::open(path)?;
+    let mut head = Vec::with_capacity(512);
+    file.take(512).read_to_end(&mut head)?;
+    Ok((head, length))
+}
+
+/// Whether a file is rows of 4-byte numbers, each row behind its length (u32, little-endian).
+fn is_fvecs(head: &[u8], length: u64) -> bool {
+    let Some(dim) = head.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return false };
+    (1..=MAX_DIM as u32).contains(&dim) && length.is_multiple_of(4 + 4 * u64::from(dim))
 }
 
 /// Checks a name in the file; one of blanks alone is refused too, since nobody can see it.

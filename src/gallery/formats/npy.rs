@@ -2,20 +2,21 @@
 //!
 //! Read: float32, float64 and float16, both byte orders, C and Fortran order, header versions 1 to 3. The file's length is checked
 //! against its header before anything of that size is allocated. Values beyond float32's range become infinities, which no gallery
-//! takes. Written: little-endian, C order, to a temporary file beside the target that takes its name when complete.
+//! takes. Written: little-endian, C order, whole or not at all.
 
 mod decode;
 mod header;
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use npyz::WriterBuilder;
 
 use self::decode::{Component, transpose};
 use self::header::Header;
-use super::{FormatError, MAX_ROWS, Problem, Vectors, checked_dim};
+use super::output::Complete;
+use super::{FormatError, MAX_ROWS, Problem, Vectors, checked_dim, input};
 use crate::gallery::{OnProgress, Place, Progress, Stage};
 
 pub(super) use self::header::MAGIC;
@@ -29,8 +30,7 @@ pub fn read(path: &Path, on_progress: OnProgress<'_>) -> Result<Vectors, FormatE
 }
 
 fn read_array(path: &Path, on_progress: OnProgress<'_>) -> Result<Vectors, Problem> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let (mut file, length) = input::open(path)?;
     let header = Header::read(&mut file)?;
     let component = Component::of(&header.npyz.dtype())?;
     let [rows, dim] = *header.npyz.shape() else {
@@ -87,7 +87,7 @@ pub fn write_f32<'a>(
     cols: usize,
     rows: impl ExactSizeIterator<Item = &'a [f32]>,
 ) -> Result<(), FormatError> {
-    write(path, cols, rows, f32::to_le_bytes)
+    complete_f32(path, cols, rows)?.put_in_place()
 }
 
 /// Writes `i64[rows, cols]`; every row has `cols` values.
@@ -99,18 +99,27 @@ pub fn write_i64<'a>(
     cols: usize,
     rows: impl ExactSizeIterator<Item = &'a [i64]>,
 ) -> Result<(), FormatError> {
-    write(path, cols, rows, i64::to_le_bytes)
+    complete(path, cols, rows, i64::to_le_bytes)?.put_in_place()
 }
 
-fn write<'a, T: Copy + npyz::AutoSerialize + 'a, const BYTES: usize>(
+/// As [`write_f32`], but the file does not have its name yet.
+pub(super) fn complete_f32<'a>(
+    path: &Path,
+    cols: usize,
+    rows: impl ExactSizeIterator<Item = &'a [f32]>,
+) -> Result<Complete, FormatError> {
+    complete(path, cols, rows, f32::to_le_bytes)
+}
+
+fn complete<'a, T: Copy + npyz::AutoSerialize + 'a, const BYTES: usize>(
     path: &Path,
     cols: usize,
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     encode: impl Fn(T) -> [u8; BYTES],
-) -> Result<(), FormatError> {
+) -> Result<Complete, FormatError> {
     let shape = [rows.len() as u64, cols as u64];
     let dtype = little_endian(T::default_dtype());
-    write_atomically(path, |out| {
+    Complete::write(path, |out| {
         let options = npyz::WriteOptions::<T>::new().dtype(dtype).shape(&shape).writer(&mut *out);
         options.write_header_only()?;
         let mut bytes = Vec::with_capacity(cols * BYTES);
@@ -128,23 +137,4 @@ fn write<'a, T: Copy + npyz::AutoSerialize + 'a, const BYTES: usize>(
 fn little_endian(dtype: npyz::DType) -> npyz::DType {
     let descr = dtype.descr().replace('>', "<");
     npyz::DType::parse(&descr).unwrap_or(dtype)
-}
-
-/// Lets `fill` write a file that takes the name `path` only when it is complete and on disk; only its owner may read it.
-pub(super) fn write_atomically(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&File>) -> std::io::Result<()>,
-) -> Result<(), FormatError> {
-    let written = || -> std::io::Result<()> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let temporary = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        let mut out = BufWriter::with_capacity(READ_BYTES, temporary.as_file());
-        fill(&mut out)?;
-        out.flush()?;
-        drop(out);
-        temporary.as_file().sync_all()?;
-        temporary.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    written().map_err(|error| Problem::Io(error).at(Place::file(path)))
 }

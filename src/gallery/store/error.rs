@@ -1,4 +1,6 @@
 //! Why the store could not do what was asked.
+//!
+//! A message says all there is to say, what lies beneath included; so no error has a source, and whoever prints a chain says nothing twice.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +26,6 @@ pub enum StoreError {
         /// Which one.
         path: PathBuf,
         /// Why.
-        #[source]
         error: io::Error,
     },
     /// Not a database at all, or another program's.
@@ -56,7 +57,7 @@ pub enum StoreError {
     Busy,
     /// The database failed otherwise.
     #[error("{DATABASE}: {0}")]
-    Sqlite(#[source] rusqlite::Error),
+    Sqlite(rusqlite::Error),
     /// No gallery of that name.
     #[error("no gallery {0:?}")]
     UnknownGallery(String),
@@ -108,6 +109,18 @@ pub enum StoreError {
         /// Which gallery.
         gallery: String,
         /// How many it would hold.
+        got: u64,
+    },
+    /// A gallery that has given out its indices.
+    #[error(
+        "expected at most {indices_left} prototypes, for which gallery {gallery:?} has indices left, got {got}"
+    )]
+    IndicesSpent {
+        /// Which gallery.
+        gallery: String,
+        /// How many are left.
+        indices_left: u64,
+        /// Prototypes to be added.
         got: u64,
     },
     /// What was to be removed is not there; nothing was removed.
@@ -171,7 +184,7 @@ pub enum RecordProblem {
     },
     /// Not an embedding for this gallery.
     #[error("embedding: {0}")]
-    Embedding(#[from] EmbeddingError),
+    Embedding(EmbeddingError),
     /// The same identity and id twice in what is imported.
     #[error("prototype {id:?} of {identity:?}: expected each once, got it already at {first}")]
     TwiceInImport {
@@ -200,6 +213,12 @@ impl RecordProblem {
     /// The error at a place.
     pub(super) fn at(self, place: Place) -> StoreError {
         StoreError::Record { place, problem: Box::new(self) }
+    }
+}
+
+impl From<EmbeddingError> for RecordProblem {
+    fn from(error: EmbeddingError) -> Self {
+        Self::Embedding(error)
     }
 }
 

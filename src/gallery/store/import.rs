@@ -2,10 +2,11 @@
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
 
+use super::removed::Counters;
 use super::writer::Writer;
 use super::{
     GalleryKey, MAX_GALLERIES, MAX_PROTOTYPES, RecordProblem, Store, StoreError, find_gallery, now_ms, read,
-    schema,
+    removed, schema,
 };
 use crate::domain::{MAX_DIM, Margin, NormPolicy, Threshold, check_name};
 use crate::gallery::{GalleryProfile, OnProgress, PrototypeRecord};
@@ -78,8 +79,13 @@ impl Store {
         check_options(&profile, &import.options)?;
         let held = read::count_prototypes(&transaction, key.number)?;
         let total = held + import.records.len() as u64;
-        if total > MAX_PROTOTYPES || key.next_index + import.records.len() as u64 > schema::INDEX_END {
+        if total > MAX_PROTOTYPES {
             return Err(StoreError::TooManyPrototypes { gallery: profile.name, got: total });
+        }
+        let indices_left = schema::INDEX_END - key.next_index;
+        if import.records.len() as u64 > indices_left {
+            let got = import.records.len() as u64;
+            return Err(StoreError::IndicesSpent { gallery: profile.name, indices_left, got });
         }
         let rows = import.records.len();
         let writer = Writer::new(&transaction, key, &profile)?;
@@ -100,7 +106,8 @@ impl Store {
     }
 }
 
-/// Makes a gallery of no prototypes. Its generation stands one below the first: the change that makes it is not over.
+/// Makes a gallery of no prototypes. Its generation stands one below that of the change that makes it, which is not over; both counters
+/// go on from a removed gallery of that name.
 fn create_gallery(
     db: &Connection,
     name: &str,
@@ -119,10 +126,12 @@ fn create_gallery(
     if count >= MAX_GALLERIES || number >= schema::NUMBER_END {
         return Err(StoreError::TooManyGalleries);
     }
+    let Counters { generation, next_index } = removed::take_up(db, name)?;
     let mut insert = db.prepare(
         "INSERT INTO galleries
             (id, name, dim, model_id, require_unit, threshold, min_margin, generation, next_index, created_ms)
-         VALUES (:id, :name, :dim, :model_id, :require_unit, :threshold, :min_margin, 1, 0, :created_ms)",
+         VALUES (:id, :name, :dim, :model_id, :require_unit, :threshold, :min_margin, :generation, :next_index,
+            :created_ms)",
     )?;
     insert.execute(named_params! {
         ":id": number,
@@ -133,9 +142,12 @@ fn create_gallery(
         ":require_unit": options.norm == Some(NormPolicy::RequireUnit),
         ":threshold": options.threshold.map(Threshold::get),
         ":min_margin": options.min_margin.map(Margin::get),
+        // Written again when the change is over; no gallery that is there has generation 0.
+        ":generation": generation.max(1).cast_signed(),
+        ":next_index": next_index.cast_signed(),
         ":created_ms": now_ms(),
     })?;
-    Ok(GalleryKey { number, next_index: 0, generation: 0 })
+    Ok(GalleryKey { number, next_index, generation })
 }
 
 /// Checks that the gallery has what the caller says it has.

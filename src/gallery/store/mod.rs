@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A change is one transaction and raises the gallery's generation by one; nobody ever sees half of it. Once it is reported,
 //!   it is on disk (WAL, synchronous FULL).
-//! - A prototype's index is never used again within its gallery, even after the prototype is removed.
+//! - A prototype's index is never used again within its gallery, even after the prototype is removed; a gallery that is removed and
+//!   made again goes on counting indices and generations.
 //! - Every identity has at least one prototype, and every prototype a checksum over its names and its embedding; a row that
 //!   does not match is never served.
 //! - What is removed is overwritten, not just forgotten: embeddings are biometric data.
@@ -18,6 +19,7 @@ mod list;
 mod open;
 mod read;
 mod remove;
+mod removed;
 mod row;
 mod schema;
 mod verify;
@@ -27,6 +29,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, named_params};
+
+use removed::Counters;
 
 pub use error::{RecordProblem, StoreError};
 pub use import::{Import, ImportOptions, ImportReport};
@@ -69,20 +73,20 @@ struct GalleryKey {
     generation: u64,
 }
 
-/// Finds a gallery by name.
+/// Finds a gallery by name. One whose numbers cannot be is an error: keys made of them would name rows of others.
 fn find_gallery(db: &Connection, name: &str) -> Result<Option<GalleryKey>, StoreError> {
     let mut statement =
         db.prepare_cached("SELECT id, next_index, generation FROM galleries WHERE name = :name")?;
-    let found = statement.query_row(named_params! { ":name": name }, |row| {
-        let (next_index, generation): (i64, i64) = (row.get(1)?, row.get(2)?);
-        Ok(GalleryKey {
-            number: row.get(0)?,
-            // Checked by the schema to be at least 0.
-            next_index: next_index.cast_unsigned(),
-            generation: generation.cast_unsigned(),
-        })
-    });
-    Ok(found.optional()?)
+    let found = statement
+        .query_row(named_params! { ":name": name }, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let Some((number, next_index, generation)) = found.optional()? else { return Ok(None) };
+    let corrupt = |problem| StoreError::CorruptGallery { gallery: name.to_owned(), problem };
+    if !(1..schema::NUMBER_END).contains(&number) {
+        let greatest = schema::NUMBER_END - 1;
+        return Err(corrupt(format!("expected a number from 1 to {greatest}, got {number}")));
+    }
+    let Counters { generation, next_index } = schema::counters(generation, next_index).map_err(corrupt)?;
+    Ok(Some(GalleryKey { number, next_index, generation }))
 }
 
 /// As [`find_gallery`], but one that is not there is an error.

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::schema::{APPLICATION_ID, PAGE_BYTES, TABLES};
 use super::{BUSY_TIMEOUT, DATABASE, FORMAT, Store, StoreError};
+use crate::gallery::files;
 
 impl Store {
     /// Opens the data folder `folder` for reading and writing; makes it and an empty database where they are not.
@@ -20,7 +21,10 @@ impl Store {
         };
         make_folder(folder).map_err(io(folder))?;
         let file = folder.join(DATABASE);
-        make_file(&file).map_err(io(&file))?;
+        match look_at(&file)? {
+            Some(metadata) => check_regular(&file, &metadata)?,
+            None => make_file(&file).map_err(io(&file))?,
+        }
         let mut db = connect(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         if is_blank(&db).map_err(|error| unreadable(&file, error))? {
             initialise(&mut db)?;
@@ -64,11 +68,38 @@ impl Store {
 }
 
 fn find(folder: &Path) -> Result<PathBuf, StoreError> {
-    if !folder.is_dir() {
-        return Err(StoreError::NoFolder(folder.to_owned()));
+    match look_at(folder)? {
+        None => return Err(StoreError::NoFolder(folder.to_owned())),
+        Some(metadata) if metadata.is_dir() => (),
+        Some(_) => {
+            return Err(StoreError::Io {
+                path: folder.to_owned(),
+                error: io::ErrorKind::NotADirectory.into(),
+            });
+        }
     }
     let file = folder.join(DATABASE);
-    if file.is_file() { Ok(file) } else { Err(StoreError::NoDatabase(folder.to_owned())) }
+    match look_at(&file)? {
+        None => Err(StoreError::NoDatabase(folder.to_owned())),
+        Some(metadata) => check_regular(&file, &metadata).map(|()| file),
+    }
+}
+
+/// What stands at `path`, if anything; that it cannot be told, such as for want of permission, is an error.
+fn look_at(path: &Path) -> Result<Option<fs::Metadata>, StoreError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::Io { path: path.to_owned(), error }),
+    }
+}
+
+/// Refuses what is no regular file, before it is opened: opening a pipe waits for whoever writes into it.
+fn check_regular(file: &Path, metadata: &fs::Metadata) -> Result<(), StoreError> {
+    match files::irregular(metadata) {
+        None => Ok(()),
+        Some(got) => Err(StoreError::Foreign { file: file.to_owned(), got: got.to_owned() }),
+    }
 }
 
 /// Opens a database. Nothing of what is set here is written to it.
@@ -153,7 +184,11 @@ fn cannot_open(error: &rusqlite::Error) -> bool {
 fn has_wal(file: &Path) -> bool {
     let mut name = file.as_os_str().to_owned();
     name.push("-wal");
-    fs::metadata(name).is_ok_and(|log| log.len() > 0)
+    match fs::metadata(name) {
+        Ok(log) => log.len() > 0,
+        // What cannot be looked at may be one.
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// A path as a URI has it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params};
 
 use super::import::set_counters;
-use super::{GalleryKey, Store, StoreError, require_gallery, schema};
+use super::{GalleryKey, Store, StoreError, removed, require_gallery, schema};
 
 /// What to remove from a gallery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Selection {
     Prototypes(Vec<String>),
     /// All prototypes that came from these sources.
     Sources(Vec<String>),
-    /// The whole gallery.
+    /// The whole gallery. Its name and how far it had counted are kept, so that one made again under that name goes on from there.
     Everything,
 }
 
@@ -57,7 +57,10 @@ impl Store {
             Selection::Sources(names) => Some(finder.all("source", names, Finder::by_source)?),
         };
         let (prototypes, generation) = match selected {
-            None => (remove_gallery(&transaction, key)?, None),
+            None => {
+                removed::keep(&transaction, gallery, key)?;
+                (remove_gallery(&transaction, key)?, None)
+            }
             Some(selected) => {
                 remove_prototypes(&transaction, key, &selected)?;
                 let generation = key.generation + 1;

@@ -5,6 +5,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::removed::Counters;
+
 /// `PRAGMA application_id` of a Lookalike database: `LkAl` in ASCII.
 pub(super) const APPLICATION_ID: i64 = 0x4c6b_416c;
 
@@ -22,6 +24,20 @@ pub(super) const INDEX_END: u64 = 1 << INDEX_BITS;
 
 /// One past the greatest number of a gallery.
 pub(super) const NUMBER_END: i64 = 1 << (63 - INDEX_BITS);
+
+/// One past the greatest generation: beyond what any gallery reaches, below what a column holds.
+const GENERATION_END: i64 = 1 << 62;
+
+/// A gallery's counters as the columns have them, or what is wrong with them.
+pub(super) fn counters(generation: i64, next_index: i64) -> Result<Counters, String> {
+    if !(1..GENERATION_END).contains(&generation) {
+        return Err(format!("expected a generation from 1 to {}, got {generation}", GENERATION_END - 1));
+    }
+    if !(0..=INDEX_END.cast_signed()).contains(&next_index) {
+        return Err(format!("expected a next index from 0 to {INDEX_END}, got {next_index}"));
+    }
+    Ok(Counters { generation: generation.cast_unsigned(), next_index: next_index.cast_unsigned() })
+}
 
 /// The key of a prototype.
 pub(super) fn key(gallery: i64, index: u64) -> i64 {
@@ -57,6 +73,14 @@ CREATE TABLE galleries (
     generation    INTEGER NOT NULL CHECK (generation >= 1),
     next_index    INTEGER NOT NULL CHECK (next_index >= 0),
     created_ms    INTEGER NOT NULL
+) STRICT;
+
+-- How far galleries had counted when they were removed. The row without a name stands for those that are not kept singly.
+CREATE TABLE removed_galleries (
+    id            INTEGER PRIMARY KEY,
+    name          TEXT    NOT NULL UNIQUE,
+    generation    INTEGER NOT NULL CHECK (generation >= 1),
+    next_index    INTEGER NOT NULL CHECK (next_index >= 0)
 ) STRICT;
 
 CREATE TABLE identities (

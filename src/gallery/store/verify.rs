@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, named_params};
 
-use super::{GalleryKey, Store, StoreError, read, require_gallery, schema};
+use super::{GalleryKey, Store, StoreError, read, removed, require_gallery, schema};
+use crate::domain::check_name;
 
 /// Most faults that a report lists; the rest is counted.
 const MAX_FAULTS: usize = 1000;
@@ -53,6 +54,13 @@ impl VerifyReport {
         self.faults.is_empty()
     }
 
+    /// Adds a fault if `name`, the `what` of something, is not a name.
+    fn check_name(&mut self, gallery: &str, index: Option<u64>, what: &str, name: &str) {
+        if let Err(problem) = check_name(name) {
+            self.add(Some(gallery), index, format!("{what} {name:?}: {problem}"));
+        }
+    }
+
     fn add(&mut self, gallery: Option<&str>, index: Option<u64>, problem: String) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(Fault { gallery: gallery.map(str::to_owned), index, problem });
@@ -63,7 +71,7 @@ impl VerifyReport {
 }
 
 /// Checks the data folder `folder`: the database's structure, that every row belongs to something, every prototype's checksum and norm, every
-/// gallery's counters. An error says that it could not be checked; faults are in the report.
+/// gallery's counters, and all names. An error says that it could not be checked; faults are in the report.
 pub fn verify(folder: &Path) -> Result<VerifyReport, StoreError> {
     let store = Store::open_read_only(folder)?;
     let mut report = VerifyReport::default();
@@ -71,10 +79,6 @@ pub fn verify(folder: &Path) -> Result<VerifyReport, StoreError> {
     match check(&store.db, &mut report) {
         Ok(()) => Ok(report),
         Err(StoreError::Sqlite(error)) => {
-            report.add(None, None, error.to_string());
-            Ok(report)
-        }
-        Err(error @ (StoreError::CorruptGallery { .. } | StoreError::Corrupt { .. })) => {
             report.add(None, None, error.to_string());
             Ok(report)
         }
@@ -90,8 +94,13 @@ fn check(db: &Connection, report: &mut VerifyReport) -> Result<(), StoreError> {
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     for (gallery, _) in &galleries {
         report.galleries += 1;
-        check_gallery(&transaction, gallery, report)?;
+        match check_gallery(&transaction, gallery, report) {
+            // Too broken to be looked into; the others are looked into all the same.
+            Err(StoreError::CorruptGallery { problem, .. }) => report.add(Some(gallery), None, problem),
+            other => other?,
+        }
     }
+    check_removed(&transaction, report)?;
     let known = galleries.into_iter().map(|(_, number)| number).collect();
     check_strays(&transaction, &known, report)
 }
@@ -116,9 +125,18 @@ fn check_structure(db: &Connection, report: &mut VerifyReport) -> Result<(), Sto
 }
 
 fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> Result<(), StoreError> {
+    report.check_name(gallery, None, "name", gallery);
     let key: GalleryKey = require_gallery(db, gallery)?;
     let profile = read::profile(db, gallery)?;
+    if !profile.model_id.is_empty() {
+        report.check_name(gallery, None, "model id", &profile.model_id);
+    }
     let (_, names) = read::load_identities(db, key, gallery)?;
+    let mut sorted: Vec<_> = names.values().collect();
+    sorted.sort_unstable();
+    for name in &sorted {
+        report.check_name(gallery, None, "identity", name);
+    }
     let mut greatest = None;
     let mut owners = HashSet::new();
     read::each_prototype(db, key, profile.dim, &names, |prototype| {
@@ -126,6 +144,10 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
         match prototype {
             Ok((index, prototype)) => {
                 greatest = Some(index);
+                report.check_name(gallery, Some(index), "id", &prototype.key.id);
+                if !prototype.source.is_empty() {
+                    report.check_name(gallery, Some(index), "source", &prototype.source);
+                }
                 owners.insert(prototype.key.identity);
             }
             Err(damage) => {
@@ -141,14 +163,45 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
         let problem = format!("expected a next index above {greatest}, got {}", key.next_index);
         report.add(Some(gallery), None, problem);
     }
-    let mut empty: Vec<_> = names.values().filter(|name| !owners.contains(name.as_ref())).collect();
-    empty.sort_unstable();
-    for name in empty {
+    for name in sorted.into_iter().filter(|name| !owners.contains(name.as_ref())) {
         report.add(
             Some(gallery),
             None,
             format!("expected at least one prototype of identity {name:?}, got none"),
         );
+    }
+    Ok(())
+}
+
+/// What is kept of removed galleries: names, counters, none of a gallery that is there, and no more than are kept.
+fn check_removed(db: &Connection, report: &mut VerifyReport) -> Result<(), StoreError> {
+    let mut statement = db.prepare(
+        "SELECT r.name, r.generation, r.next_index, g.id IS NOT NULL
+         FROM removed_galleries r LEFT JOIN galleries g ON g.name = r.name ORDER BY r.name",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut kept = 0;
+    while let Some(row) = rows.next()? {
+        let (name, is_there): (String, bool) = (row.get(0)?, row.get(3)?);
+        let mut add =
+            |problem: String| report.add(None, None, format!("removed gallery {name:?}: {problem}"));
+        // The one without a name stands for those that are not kept singly.
+        if !name.is_empty() {
+            kept += 1;
+            if let Err(problem) = check_name(&name) {
+                add(problem.to_string());
+            }
+            if is_there {
+                add("expected none of that name, got one that is there".to_owned());
+            }
+        }
+        if let Err(problem) = schema::counters(row.get(1)?, row.get(2)?) {
+            add(problem);
+        }
+    }
+    if kept > removed::MAX_REMOVED {
+        let most = removed::MAX_REMOVED;
+        report.add(None, None, format!("expected at most {most} removed galleries, got {kept}"));
     }
     Ok(())
 }
