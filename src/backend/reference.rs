@@ -1,6 +1,6 @@
 //! The plain `f64` backend: every row's canonical score, sorted. Slow, simple, and what the others are compared with.
 //!
-//! It shares no code with them: scores are summed here as DESIGN words it, and ranked by sorting all of them.
+//! It shares no code with them: scores are summed here as their definition words it, and ranked by sorting all of them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use super::gallery::import_files;
 use super::output::Output;
 use super::recognize::decisions_table;
 use super::settings::SettingsArgs;
+use super::signals::Stop;
 use super::target::packed;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::ImportOptions;
@@ -63,6 +64,7 @@ pub(super) fn run(settings: &SettingsArgs, args: DemoArgs, output: &mut Output) 
     telemetry::init(&settings.log)?;
     let metrics = telemetry::install();
     super::runtime()?.block_on(async {
+        let mut told = std::pin::pin!(Stop::listen()?.told());
         let listeners = Listeners::bind(&settings).await?;
         let grpc = listeners.grpc_address()?;
         let http = listeners.metrics_address()?.context("the demo serves metrics")?;
@@ -70,16 +72,15 @@ pub(super) fn run(settings: &SettingsArgs, args: DemoArgs, output: &mut Output) 
         let mut server = tokio::spawn(server::run(settings, listeners, metrics, async {
             let _ = stopped.await;
         }));
-        let mut told = std::pin::pin!(super::told_to_stop());
         let shown = tokio::select! {
             shown = show(grpc, http, folder.path(), output) => shown,
-            told = &mut told => Err(told.err().map_or_else(|| anyhow!("interrupted"), Into::into)),
+            () = &mut told => Err(anyhow!("interrupted")),
             ended = &mut server => Err(ended?.err().map_or_else(|| anyhow!("the server ended"), Into::into)),
         };
         if shown.is_ok() && args.keep {
             output.line("serving until interrupted (Ctrl-C)")?;
             output.flush()?;
-            told.await?;
+            told.await;
         }
         let _ = stop.send(());
         if !server.is_finished() {

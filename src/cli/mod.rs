@@ -14,13 +14,13 @@ mod recognize;
 mod search;
 mod serve;
 mod settings;
+mod signals;
 mod target;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ConfigError;
 use output::Output;
@@ -119,24 +119,6 @@ fn describe(error: &anyhow::Error) -> String {
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Done when the process is told to stop, by SIGTERM or SIGINT. Told again, it ends at once.
-async fn told_to_stop() -> io::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut told = async move || {
-        tokio::select! {
-            _ = terminate.recv() => (),
-            _ = interrupt.recv() => (),
-        }
-    };
-    told().await;
-    tokio::spawn(async move {
-        told().await;
-        tracing::warn!("told to stop again: ending at once");
-        std::process::exit(1);
-    });
-    Ok(())
 }
 
 /// A runtime for commands that speak gRPC.

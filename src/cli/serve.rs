@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::settings::SettingsArgs;
+use super::signals::Stop;
 use crate::server::{self, Listeners};
 use crate::telemetry;
 
@@ -37,16 +38,12 @@ pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()
     let metrics = telemetry::install();
     let runtime = super::runtime()?;
     let served = runtime.block_on(async {
+        let stop = Stop::listen()?;
         let listeners = Listeners::bind(&settings).await?;
         let (grpc, http) = (listeners.grpc_address()?, listeners.metrics_address()?);
         let http = http.map_or_else(|| "off".to_owned(), |address| address.to_string());
         tracing::info!(%grpc, metrics = http, version = env!("CARGO_PKG_VERSION"), "listening");
-        let stop = async {
-            if let Err(error) = super::told_to_stop().await {
-                tracing::error!(%error, "signals cannot be listened for");
-            }
-        };
-        Ok(server::run(settings, listeners, metrics, stop).await?)
+        Ok(server::run(settings, listeners, metrics, stop.told()).await?)
     });
     // Stopped while loading: what loads has nobody to load for, and is not waited for.
     runtime.shutdown_background();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
@@ -28,12 +28,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REPLY_BYTES: usize = 1 << 30;
 
 #[derive(Debug, Args)]
+#[group(skip)]
+#[command(group = ArgGroup::new("target").required(true))]
 pub(super) struct TargetArgs {
-    /// Ask this server, such as <http://127.0.0.1:50051>.
-    #[arg(long, value_name = "URL", required_unless_present = "data", conflicts_with = "data")]
+    /// Ask this server, such as `127.0.0.1:50051`.
+    #[arg(long, value_name = "URL", group = "target")]
     server: Option<String>,
     /// Ask this data folder, with no server.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "target")]
     data: Option<PathBuf>,
     /// How long a server may take to answer a request, such as 30s.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
@@ -99,7 +101,8 @@ pub(super) fn packed(values: &[f32]) -> proto::Embedding {
 }
 
 async fn connect(url: &str, timeout: Duration) -> anyhow::Result<Target> {
-    let endpoint = Endpoint::from_shared(url.to_owned())
+    let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let endpoint = Endpoint::from_shared(whole)
         .with_context(|| format!("--server: expected a URL such as http://127.0.0.1:50051, got {url:?}"))?;
     let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(timeout);
     let channel = endpoint.connect().await.with_context(|| format!("no server answers at {url}"))?;

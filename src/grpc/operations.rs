@@ -48,6 +48,7 @@ impl Operations for OperationsService {
                 max_top_k: limits.max_top_k as u32,
                 max_candidates: limits.max_candidates as u32,
                 max_message_bytes: limits.max_message_bytes as u64,
+                max_neighbors: limits.max_neighbors as u32,
             }),
         }))
     }

@@ -9,7 +9,7 @@ from conftest import FACES, SAMPLE, lookalike, serve, stop
 
 
 def ranked(rows, probe, k):
-    """(indices, scores): the first k under the total order, as DESIGN words it."""
+    """(indices, scores): the first k: score descending, then index."""
     scores = (rows.astype(np.float64) @ probe.astype(np.float64)).astype(np.float32)
     order = np.lexsort((np.arange(len(scores)), -scores))[:k]
     return order, scores[order]

@@ -198,7 +198,7 @@ async fn get_info_tells_what_is_served_by_what_and_within_which_bounds() {
     assert!(info.devices.is_empty(), "nobody looked for devices");
     let limits = info.limits.unwrap();
     assert_eq!((limits.max_probes, limits.max_top_k, limits.max_candidates), (17, 16_384, 1000));
-    assert_eq!(limits.max_message_bytes, 16_777_216);
+    assert_eq!((limits.max_message_bytes, limits.max_neighbors), (16_777_216, 1_000_000));
     server.stop().await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Recognition of small random galleries against a plain implementation of DESIGN sections 3 and 4, written here from their words.
+//! Recognition of small random galleries against a plain implementation of what the protocol says, written here from its words.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use crate::backend::BackendError;
 use super::device::{Device, Kernel};
 use super::tuning::Tuning;
 
-/// Work-items that share a segment's rows for one probe: the fastest in DESIGN section 1.
+/// Work-items that share a segment's rows for one probe: the fastest of 4, 8, 16 and 32 on a Mali-G610 (9.60, 10.57, 4.04, 1.49 GOP/s).
 pub(super) const LANES_PER_QUERY: usize = 8;
 
 /// Work-items of a merge of one probe's lists.

@@ -7,9 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::OneArgs;
+use crate::cli::Usage;
 use crate::cli::output::{Output, PlainFormat};
 use crate::cli::settings::SettingsArgs;
-use crate::domain::{Margin, NormPolicy, Threshold};
+use crate::domain::{Margin, NormPolicy, OutOfRange, Threshold};
 use crate::gallery::formats;
 use crate::gallery::store::{Import, ImportOptions, ImportReport, Store};
 use crate::gallery::{Progress, Stage};
@@ -47,8 +48,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
     let options = ImportOptions {
         model_id: args.model_id,
         norm: args.require_unit.then_some(NormPolicy::RequireUnit),
-        threshold: args.threshold.map(Threshold::parse).transpose()?,
-        min_margin: args.min_margin.map(Margin::parse).transpose()?,
+        threshold: args.threshold.map(Threshold::parse).transpose().map_err(usage("--threshold"))?,
+        min_margin: args.min_margin.map(Margin::parse).transpose().map_err(usage("--min-margin"))?,
     };
     let files = (args.embeddings.as_path(), args.labels.as_deref());
     let report = import_files(&folder, &name, files, options)?;
@@ -63,18 +64,23 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
             "generation": report.generation,
         })),
         PlainFormat::Table => {
-            let verb = if report.created { "made" } else { "grown" };
+            let verb = if report.created { "made with" } else { "grown by" };
             Ok(output.line(format_args!(
-                "{}: {verb} by {} prototypes, {} new identities ({} normalised); holds {}, generation {}",
+                "{}: {verb} {} prototypes ({} normalised), {} new identities; holds {}, generation {}",
                 report.gallery,
                 report.prototypes,
-                report.identities,
                 report.normalised,
+                report.identities,
                 report.total,
                 report.generation,
             ))?)
         }
     }
+}
+
+/// A flag whose value lies outside its range.
+fn usage(flag: &str) -> impl Fn(OutOfRange) -> Usage {
+    move |error| Usage(format!("{flag}: {error}"))
 }
 
 /// Reads the files, embeddings and labels, and adds what they hold to a gallery of the data folder.

@@ -188,10 +188,7 @@ fn every_fault_of_a_configuration_is_listed_by_key_path() {
     let folder = data_folder(&sample_faces());
     let data = format!("storage.path={}", text(folder.path()));
     let said = lookalike().args(["check-config", "--set", &data]).run().ok();
-    assert!(
-        said.starts_with("the configuration is valid\n") && said.contains("1 galleries: default"),
-        "{said}"
-    );
+    assert!(said.starts_with("the configuration is valid\n") && said.contains(": default"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
