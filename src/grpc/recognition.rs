@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status};
 
 use super::envelope::RequestId;
@@ -10,6 +11,7 @@ use super::proto::recognition_server::Recognition;
 use super::serving::Serving;
 use super::{proto, reply, request};
 use crate::engine::ScanReport;
+use crate::gallery::Snapshot;
 use crate::recognize::decision::Decision;
 use crate::recognize::{RecognizeAnswer, Recognizer};
 use crate::telemetry::{self, Bound, DecisionKind, Label, Stage};
@@ -31,6 +33,22 @@ impl RecognitionService {
     pub fn new(serving: Arc<Serving>) -> Self {
         Self { serving }
     }
+
+    /// Lets a request in: gives it a place, and finds the gallery that it names.
+    fn admit(&self, gallery: &str, model_id: &str) -> Result<Admitted, Status> {
+        let place = self.serving.enter()?;
+        let recognizer = self.serving.recognizer()?;
+        request::check_target(gallery, model_id)?;
+        let snapshot = Arc::clone(recognizer.gallery(gallery)?);
+        Ok(Admitted { _place: place, recognizer, snapshot })
+    }
+}
+
+/// What a request that was let in holds.
+struct Admitted {
+    _place: OwnedSemaphorePermit,
+    recognizer: Arc<Recognizer>,
+    snapshot: Arc<Snapshot>,
 }
 
 #[tonic::async_trait]
@@ -39,21 +57,18 @@ impl Recognition for RecognitionService {
         &self,
         request: Request<proto::SearchRequest>,
     ) -> Result<Response<proto::SearchResponse>, Status> {
-        let _place = self.serving.enter()?;
-        let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
-        request::check_target(&message.gallery, &message.model_id)?;
-        let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
+        let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
         telemetry::batch_scanned(asked.query.probes.len());
-        let answer = recognizer.search(asked.query.clone()).await?;
+        let snapshot = Arc::clone(&asked.query.snapshot);
+        let answer = recognizer.search(asked.query).await?;
         observe(&recognizer, &answer.report);
         let neighbors: usize = answer.probes.iter().map(Vec::len).sum();
         let reply = off_runtime(neighbors * VALUES_A_NEIGHBOR, move || {
-            let snapshot = &asked.query.snapshot;
-            let meta = reply::meta(snapshot, &answer.report, id.as_ref());
-            reply::search(snapshot, &asked, &answer, meta)
+            let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
+            reply::search(&snapshot, asked.wanted, &answer, meta)
         });
         Ok(Response::new(reply.await?))
     }
@@ -62,11 +77,8 @@ impl Recognition for RecognitionService {
         &self,
         request: Request<proto::RecognizeRequest>,
     ) -> Result<Response<proto::RecognizeResponse>, Status> {
-        let _place = self.serving.enter()?;
-        let recognizer = self.serving.recognizer()?;
         let (id, message) = unwrap(request);
-        request::check_target(&message.gallery, &message.model_id)?;
-        let snapshot = Arc::clone(recognizer.gallery(&message.gallery)?);
+        let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
         telemetry::batch_scanned(asked.query.probes.len());

@@ -2,7 +2,7 @@
 
 use super::envelope::RequestId;
 use super::proto;
-use super::request::Search;
+use super::request::Wanted;
 use crate::engine::{Ranked, ScanReport};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::Decision;
@@ -11,18 +11,19 @@ use crate::telemetry::Label;
 
 pub(super) fn search(
     snapshot: &Snapshot,
-    asked: &Search,
+    wanted: Wanted,
     answer: &SearchAnswer,
     meta: proto::ResponseMeta,
 ) -> proto::SearchResponse {
-    let results = asked
+    let results = wanted
         .probe_ids
-        .iter()
+        .into_iter()
         .zip(&answer.probes)
         .map(|(probe_id, ranked)| {
-            let near = ranked.iter().take_while(|row| asked.min_score.is_none_or(|least| row.score >= least));
-            let neighbors = near.map(|row| neighbor(snapshot, *row, asked.include_embeddings)).collect();
-            proto::SearchResult { probe_id: probe_id.clone(), neighbors }
+            let near =
+                ranked.iter().take_while(|row| wanted.min_score.is_none_or(|least| row.score >= least));
+            let neighbors = near.map(|row| neighbor(snapshot, *row, wanted.include_embeddings)).collect();
+            proto::SearchResult { probe_id, neighbors }
         })
         .collect();
     proto::SearchResponse { results, meta: Some(meta) }

@@ -19,9 +19,14 @@ const MAX_EXCLUSIONS: usize = 1000;
 /// Candidates listed where the request does not say how many.
 const DEFAULT_CANDIDATES: usize = 5;
 
-/// A search, and what of it is the reply's business.
+/// A search, and what its reply is to show.
 pub(super) struct Search {
     pub(super) query: SearchQuery,
+    pub(super) wanted: Wanted,
+}
+
+/// What the reply to a search is to show.
+pub(super) struct Wanted {
     pub(super) probe_ids: Vec<String>,
     pub(super) min_score: Option<f32>,
     pub(super) include_embeddings: bool,
@@ -88,9 +93,7 @@ pub(super) fn search(
     match top_k {
         Some(top_k) if violations.is_empty() => Ok(Search {
             query: SearchQuery { snapshot, probes, top_k },
-            probe_ids,
-            min_score,
-            include_embeddings: request.include_embeddings,
+            wanted: Wanted { probe_ids, min_score, include_embeddings: request.include_embeddings },
         }),
         Some(_) | None => Err(violations.into()),
     }
