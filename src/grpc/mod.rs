@@ -1,7 +1,7 @@
 //! The gRPC face: protocol in and out, nothing decided here.
 //!
-//! [`envelope`] is what every request passes through (id, span, deadline, shedding, counting); [`recognition`] and [`operations`]
-//! are the services; [`request`] parses, naming every fault by field path; [`reply`] writes; [`status`] is the one place
+//! [`envelope`] is what every request passes through (id, span, deadline, counting); [`recognition`] and [`operations`] are the
+//! services; [`serving`] is what they share, the places for requests being answered among it; [`request`] parses, naming every fault by field path; [`reply`] writes; [`status`] is the one place
 //! where errors become statuses.
 
 pub mod envelope;
