@@ -7,14 +7,14 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256, __m256i, _CMP_GE_OQ, _mm256_add_epi16, _mm256_add_epi32, _mm256_cmp_ps, _mm256_cvtepi32_ps,
-    _mm256_fmadd_ps, _mm256_load_si256, _mm256_loadu_ps, _mm256_madd_epi16, _mm256_maddubs_epi16,
-    _mm256_movemask_ps, _mm256_mul_ps, _mm256_or_ps, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
-    _mm256_setzero_si256, _mm256_storeu_ps,
+    __m256, __m256i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi16, _mm256_add_epi32,
+    _mm256_cmp_ps, _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_load_si256, _mm256_loadu_ps,
+    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_movemask_ps, _mm256_mul_ps, _mm256_or_ps,
+    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
 };
 use std::ops::Range;
 
-use super::{Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
 use crate::config::Instructions;
 
 const SEGMENT: usize = 8;
@@ -131,7 +131,12 @@ unsafe fn products<const W: usize>(
             starts = starts.add(W);
             let end = (group + SEGMENT).min(groups);
             while group < end {
-                let row = rows.add(group * PANEL_GROUP_BYTES).cast::<__m256i>();
+                let codes = rows.add(group * PANEL_GROUP_BYTES);
+                if first == 0 {
+                    // The first tile fetches for all. A prefetch may name any address.
+                    _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(FETCH_AHEAD).cast());
+                }
+                let row = codes.cast::<__m256i>();
                 let halves = [_mm256_load_si256(row), _mm256_load_si256(row.add(1))];
                 for (probe, sums) in sums.iter_mut().enumerate() {
                     let word = _mm256_set1_epi32(*probes.add(group * W + probe));

@@ -6,13 +6,13 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m512i, _CMP_GE_OQ, _mm512_add_epi32, _mm512_cmp_ps_mask, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32,
-    _mm512_fmadd_ps, _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
-    _mm512_setzero_si512, _mm512_storeu_ps,
+    __m512i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_cmp_ps_mask, _mm512_cvtepi32_ps,
+    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_si512, _mm512_storeu_ps,
 };
 use std::ops::Range;
 
-use super::{Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
 use crate::config::Instructions;
 
 const OFFSET: u8 = 128;
@@ -110,7 +110,12 @@ unsafe fn products<const W: usize, const CHAINS: usize>(
         let mut group = 0;
         while group + CHAINS <= groups {
             for chain in 0..CHAINS {
-                let row = _mm512_load_si512(rows.add((group + chain) * PANEL_GROUP_BYTES).cast());
+                let codes = rows.add((group + chain) * PANEL_GROUP_BYTES);
+                if first == 0 {
+                    // The first tile fetches for all. A prefetch may name any address.
+                    _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(FETCH_AHEAD).cast());
+                }
+                let row = _mm512_load_si512(codes.cast());
                 let words = probes.add((group + chain) * W);
                 for (probe, sums) in sums.iter_mut().enumerate() {
                     let word = _mm512_set1_epi32(*words.add(probe));

@@ -39,6 +39,10 @@ pub(super) const GROUP: usize = 4;
 /// Bytes of one group of a panel.
 pub(super) const PANEL_GROUP_BYTES: usize = PANEL * GROUP;
 
+/// How far ahead of the arithmetic rows are fetched, in bytes: hardware that fetches ahead stops at every page, and the wait for memory
+/// is as long as the arithmetic of a panel with few probes.
+const FETCH_AHEAD: usize = 8192;
+
 /// What a kernel asks of quantised numbers so that no sum of theirs overflows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
