@@ -89,6 +89,11 @@ impl Embedding {
         &self.0
     }
 
+    /// The memory of the components, for the next ones.
+    pub fn into_values(self) -> Vec<f32> {
+        self.0.into_vec()
+    }
+
     /// How many components.
     pub fn dim(&self) -> usize {
         self.0.len()

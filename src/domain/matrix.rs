@@ -48,6 +48,34 @@ impl Matrix {
         self.values.resize(self.rows * self.stride, 0.0);
     }
 
+    /// Puts row `order[i]` at place `i`, for every `i`, in the memory that the rows have: a copy of a large gallery might not fit
+    /// beside it.
+    ///
+    /// # Panics
+    /// If `order` does not name every row; one that names a row twice gives rows in no order in particular.
+    pub fn arrange(&mut self, mut order: Vec<u32>) {
+        assert_eq!(order.len(), self.rows, "an order names every row");
+        let stride = self.stride;
+        let mut first_row = vec![0.0; stride];
+        // Each cycle is followed from its first place; what has its row points to itself.
+        for first in 0..order.len() {
+            if order[first] as usize == first {
+                continue;
+            }
+            first_row.copy_from_slice(&self.values[first * stride..][..stride]);
+            let mut place = first;
+            loop {
+                let from = std::mem::replace(&mut order[place], place as u32) as usize;
+                if from == first || from == place {
+                    break;
+                }
+                self.values.copy_within(from * stride..(from + 1) * stride, place * stride);
+                place = from;
+            }
+            self.values[place * stride..][..stride].copy_from_slice(&first_row);
+        }
+    }
+
     /// Row `row`, `dim` components.
     pub fn row(&self, row: usize) -> &[f32] {
         let start = row * self.stride;
@@ -92,5 +120,18 @@ mod tests {
         assert!(matrix.block(1, 1)[3..].iter().all(|v| v.to_bits() == 0));
         assert_eq!(matrix.row(0).as_ptr() as usize % ROW_ALIGNMENT, 0);
         assert_eq!(matrix.row(1).as_ptr() as usize % ROW_ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn rows_are_arranged_where_they_lie() {
+        let orders: [&[u32]; 4] = [&[], &[0, 1, 2], &[2, 0, 1], &[4, 3, 2, 0, 1, 6, 5]];
+        for order in orders {
+            let values: Vec<[f32; 2]> = (0..order.len()).map(|row| [row as f32, 0.5]).collect();
+            let mut matrix = Matrix::from_rows(2, values.iter().map(<[f32; 2]>::as_slice));
+            matrix.arrange(order.to_vec());
+            for (place, &row) in order.iter().enumerate() {
+                assert_eq!(matrix.row(place), values[row as usize], "{order:?}");
+            }
+        }
     }
 }
