@@ -2,6 +2,8 @@
 
 use aligned_vec::{AVec, ConstAlign};
 
+use super::pages::advise_large_pages;
+
 /// Bytes to which every row of a [`Matrix`] is aligned: a cache line.
 pub(super) const ROW_ALIGNMENT: usize = 64;
 
@@ -26,7 +28,10 @@ impl Matrix {
     pub fn with_capacity(rows: usize, dim: usize) -> Self {
         assert!(dim > 0, "a row has at least one component");
         let stride = dim.next_multiple_of(ROW_ALIGNMENT / size_of::<f32>());
-        Self { values: AVec::with_capacity(ROW_ALIGNMENT, rows * stride), rows: 0, dim, stride }
+        let values = AVec::with_capacity(ROW_ALIGNMENT, rows * stride);
+        let start: *const f32 = values.as_ptr();
+        advise_large_pages(&(start..start.wrapping_add(values.capacity())));
+        Self { values, rows: 0, dim, stride }
     }
 
     /// A matrix of the given rows, each of `dim` components.

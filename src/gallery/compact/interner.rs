@@ -12,8 +12,10 @@ pub(in crate::gallery) struct Interner {
     texts: Texts,
     /// Where each text starts, by number.
     starts: Vec<u64>,
-    /// The upper half of a text's hash and its number plus one, or 0 where nothing is; at most half of them are taken. As many as a power of 2.
+    /// The upper half of a text's hash and its number plus one, or 0 where nothing is. As many as a power of 2.
     slots: Vec<u64>,
+    /// The number that came last: labels mostly run in groups.
+    last: Option<u32>,
     hasher: RandomState,
 }
 
@@ -31,7 +33,8 @@ impl Interner {
             texts: Texts::default(),
             starts: Vec::with_capacity(capacity),
             // Zeroed memory is not touched before it is used, so room that is not needed costs nothing.
-            slots: vec![0; (2 * capacity).next_power_of_two().max(16)],
+            slots: vec![0; slots_for(capacity)],
+            last: None,
             hasher: RandomState::new(),
         }
     }
@@ -41,6 +44,15 @@ impl Interner {
     /// # Panics
     /// If there are 2^32 - 1 distinct texts already.
     pub(in crate::gallery) fn intern(&mut self, text: &str) -> u32 {
+        if let Some(last) = self.last.filter(|last| self.text(*last) == text) {
+            return last;
+        }
+        let number = self.number(text);
+        self.last = Some(number);
+        number
+    }
+
+    fn number(&mut self, text: &str) -> u32 {
         let slot = self.slot(text);
         if let Some(number) = slot.number {
             return number;
@@ -49,7 +61,7 @@ impl Interner {
         assert!(number < u64::from(u32::MAX), "expected fewer than 2^32 - 1 distinct texts");
         self.starts.push(self.texts.push(text));
         self.slots[slot.place] = slot.tag | (number + 1);
-        if 2 * self.starts.len() > self.slots.len() {
+        if slots_for(self.starts.len()) > self.slots.len() {
             self.grow();
         }
         number as u32
@@ -103,6 +115,11 @@ impl Interner {
     }
 }
 
+/// Slots for so many texts: at least a quarter stays free, so that a search for one that is not there ends soon.
+fn slots_for(texts: usize) -> usize {
+    (texts + texts / 3 + 1).next_power_of_two().max(16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +130,7 @@ mod tests {
         let name = |place: u32| format!("p_{:04}", place % 700);
         for place in 0..2000 {
             assert_eq!(interner.intern(&name(place)), place % 700);
+            assert_eq!(interner.intern(&name(place)), place % 700, "twice in a row");
         }
         assert_eq!(
             (interner.len(), interner.find("p_0699"), interner.find("p_0700")),
