@@ -19,18 +19,33 @@ impl Packed {
     /// # Panics
     /// If one of them is above `greatest`'s bits.
     pub(in crate::gallery) fn new(greatest: u64, values: impl ExactSizeIterator<Item = u64>) -> Self {
+        let mut packed = Self::zeros(greatest, values.len());
+        for (place, value) in values.enumerate() {
+            packed.fill(place, value);
+        }
+        packed
+    }
+
+    /// `len` zeros, to be filled with values up to `greatest`.
+    pub(in crate::gallery) fn zeros(greatest: u64, len: usize) -> Self {
         let bits = u64::BITS - greatest.max(1).leading_zeros();
         let (bits, mask) = (bits as usize, u64::MAX >> (u64::BITS - bits));
-        let len = values.len();
-        let mut words = vec![0_u64; (len * bits).div_ceil(64) + 1].into_boxed_slice();
-        for (place, value) in values.enumerate() {
-            assert!(value <= mask, "expected at most {bits} bits, got {value}");
-            let (word, shift) = (place * bits / 64, place * bits % 64);
-            let shifted = u128::from(value) << shift;
-            words[word] |= shifted as u64;
-            words[word + 1] |= (shifted >> 64) as u64;
-        }
+        let words = vec![0_u64; (len * bits).div_ceil(64) + 1].into_boxed_slice();
         Self { words, bits, mask, len }
+    }
+
+    /// Puts `value` where a zero is.
+    ///
+    /// # Panics
+    /// If it has more bits than the greatest value, or there is no such place.
+    pub(in crate::gallery) fn fill(&mut self, place: usize, value: u64) {
+        assert!(place < self.len, "expected a place below {}, got {place}", self.len);
+        assert!(value <= self.mask, "expected at most {} bits, got {value}", self.bits);
+        debug_assert_eq!(self.get(place), 0);
+        let (word, shift) = (place * self.bits / 64, place * self.bits % 64);
+        let shifted = u128::from(value) << shift;
+        self.words[word] |= shifted as u64;
+        self.words[word + 1] |= (shifted >> 64) as u64;
     }
 
     /// How many there are.
