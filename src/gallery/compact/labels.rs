@@ -26,7 +26,6 @@ impl Labels {
     ) -> Self {
         let (texts, starts_by_number) = interner.into_parts();
         let text = |number: u32| texts.get(starts_by_number[number as usize]);
-        // What stays is allocated before what does not: the allocator gives back what was freed behind it.
         let starts =
             Packed::new(texts.end(), numbers.clone().map(|number| starts_by_number[number as usize]));
         let labelled = numbers.clone().enumerate().filter(|(_, number)| !text(*number).is_empty());

@@ -1,7 +1,7 @@
 //! From prototypes, one by one, to a snapshot.
 //!
 //! No row takes a block of memory of its own, and rows that came in no order of identities are put into it where they lie: loading takes
-//! little more memory than what is loaded, and leaves nothing behind.
+//! little more memory than what is loaded, and the allocator keeps a few megabytes of it at most.
 
 use std::sync::Arc;
 
