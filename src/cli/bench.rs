@@ -225,7 +225,7 @@ fn request(rows: Vec<Embedding>, probes: &[Embedding], k: usize) -> ScanRequest 
     });
     let snapshot = Snapshot::new(GalleryProfile::named("bench", dim), Vec::new(), prototypes.collect());
     ScanRequest {
-        k: k.min(snapshot.rows().len()),
+        k: k.min(snapshot.row_count()),
         snapshot: Arc::new(snapshot),
         probes: Arc::new(Matrix::from_rows(dim, probes.iter().map(Embedding::as_slice))),
         skips: vec![RowSet::default(); probes.len()],
@@ -253,10 +253,10 @@ fn measure(
 
 fn write(args: &BenchArgs, request: &ScanRequest, answers: &[ScanAnswer]) -> anyhow::Result<()> {
     let Some(answer) = answers.last() else { return Ok(()) };
-    let rows = request.snapshot.rows();
     let flat = || answer.probes.iter().flatten();
     if let Some(path) = &args.write_indices {
-        let indices: Vec<i64> = flat().map(|ranked| rows[ranked.row as usize].index as i64).collect();
+        let indices: Vec<i64> =
+            flat().map(|ranked| request.snapshot.index(ranked.row as usize) as i64).collect();
         formats::npy::write_i64(path, request.k, indices.chunks_exact(request.k))?;
     }
     if let Some(path) = &args.write_scores {
@@ -273,7 +273,7 @@ fn report(
     threads: usize,
 ) -> Report {
     let description = engine.choice().active();
-    let (rows, dim, probes) = (request.snapshot.rows().len(), request.probes.dim(), request.probes.rows());
+    let (rows, dim, probes) = (request.snapshot.row_count(), request.probes.dim(), request.probes.rows());
     let median_ms = median(times.clone());
     let comparisons = (rows * probes) as f64;
     let phase = |ns: fn(&ScanAnswer) -> u64| median(answers.iter().map(|a| ns(a) as f64 / 1e6).collect());

@@ -2,6 +2,8 @@
 
 use aligned_vec::{AVec, ConstAlign};
 
+use super::pages::advise_large_pages;
+
 /// Bytes to which every row of a [`Matrix`] is aligned: a cache line.
 pub(super) const ROW_ALIGNMENT: usize = 64;
 
@@ -26,7 +28,10 @@ impl Matrix {
     pub fn with_capacity(rows: usize, dim: usize) -> Self {
         assert!(dim > 0, "a row has at least one component");
         let stride = dim.next_multiple_of(ROW_ALIGNMENT / size_of::<f32>());
-        Self { values: AVec::with_capacity(ROW_ALIGNMENT, rows * stride), rows: 0, dim, stride }
+        let values = AVec::with_capacity(ROW_ALIGNMENT, rows * stride);
+        let start: *const f32 = values.as_ptr();
+        advise_large_pages(&(start..start.wrapping_add(values.capacity())));
+        Self { values, rows: 0, dim, stride }
     }
 
     /// A matrix of the given rows, each of `dim` components.
@@ -56,6 +61,34 @@ impl Matrix {
         self.values.extend_from_slice(row);
         self.rows += 1;
         self.values.resize(self.rows * self.stride, 0.0);
+    }
+
+    /// Puts row `order[i]` at place `i`, for every `i`, in the memory that the rows have: a copy of a large gallery might not fit
+    /// beside it.
+    ///
+    /// # Panics
+    /// If `order` does not name every row; one that names a row twice gives rows in no order in particular.
+    pub fn arrange(&mut self, mut order: Vec<u32>) {
+        assert_eq!(order.len(), self.rows, "an order names every row");
+        let stride = self.stride;
+        let mut first_row = vec![0.0; stride];
+        // Each cycle is followed from its first place; what has its row points to itself.
+        for first in 0..order.len() {
+            if order[first] as usize == first {
+                continue;
+            }
+            first_row.copy_from_slice(&self.values[first * stride..][..stride]);
+            let mut place = first;
+            loop {
+                let from = std::mem::replace(&mut order[place], place as u32) as usize;
+                if from == first || from == place {
+                    break;
+                }
+                self.values.copy_within(from * stride..(from + 1) * stride, place * stride);
+                place = from;
+            }
+            self.values[place * stride..][..stride].copy_from_slice(&first_row);
+        }
     }
 
     /// Row `row`, `dim` components.
@@ -102,5 +135,18 @@ mod tests {
         assert!(matrix.block(1, 1)[3..].iter().all(|v| v.to_bits() == 0));
         assert_eq!(matrix.row(0).as_ptr() as usize % ROW_ALIGNMENT, 0);
         assert_eq!(matrix.row(1).as_ptr() as usize % ROW_ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn rows_are_arranged_where_they_lie() {
+        let orders: [&[u32]; 4] = [&[], &[0, 1, 2], &[2, 0, 1], &[4, 3, 2, 0, 1, 6, 5]];
+        for order in orders {
+            let values: Vec<[f32; 2]> = (0..order.len()).map(|row| [row as f32, 0.5]).collect();
+            let mut matrix = Matrix::from_rows(2, values.iter().map(<[f32; 2]>::as_slice));
+            matrix.arrange(order.to_vec());
+            for (place, &row) in order.iter().enumerate() {
+                assert_eq!(matrix.row(place), values[row as usize], "{order:?}");
+            }
+        }
     }
 }

@@ -5,12 +5,14 @@
 
 mod embedding;
 mod matrix;
+mod pages;
 mod prototype;
 mod score;
 mod tuning;
 
 pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
 pub use matrix::{Matrix, RowAlignment};
+pub use pages::advise_large_pages;
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};
 pub use score::{by_rank, canonical_score};
 pub use tuning::{Margin, OutOfRange, Threshold, TopK};

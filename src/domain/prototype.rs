@@ -25,6 +25,9 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// All of them, each at the place that it has as a number.
+    pub const ALL: [Self; 4] = [Self::ClusterMedoid, Self::GreedyLeaveOneOutGain, Self::Manual, Self::Import];
+
     /// The name it has in files and answers.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +49,7 @@ impl FromStr for Origin {
     type Err = UnknownOrigin;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        [Self::ClusterMedoid, Self::GreedyLeaveOneOutGain, Self::Manual, Self::Import]
+        Self::ALL
             .into_iter()
             .find(|origin| origin.as_str() == name)
             .ok_or_else(|| UnknownOrigin(name.to_owned()))
@@ -152,8 +155,9 @@ mod tests {
 
     #[test]
     fn origins_are_read_back_by_their_names() {
-        for origin in [Origin::ClusterMedoid, Origin::GreedyLeaveOneOutGain, Origin::Manual, Origin::Import] {
+        for (place, origin) in Origin::ALL.into_iter().enumerate() {
             assert_eq!(origin.as_str().parse(), Ok(origin));
+            assert_eq!(origin as usize, place);
         }
         assert!("chosen".parse::<Origin>().is_err());
     }

@@ -96,10 +96,8 @@ pub(super) fn full_scan(snapshot: &Snapshot, question: Question<'_>) -> Vec<Rank
 
 /// Sorts by the total order and keeps the first `k`.
 fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize) {
-    let rows = snapshot.rows();
-    let order = |a: &Ranked, b: &Ranked| {
-        by_rank((a.score, rows[a.row as usize].index), (b.score, rows[b.row as usize].index))
-    };
+    let index = |ranked: &Ranked| snapshot.index(ranked.row as usize);
+    let order = |a: &Ranked, b: &Ranked| by_rank((a.score, index(a)), (b.score, index(b)));
     if ranked.len() > k {
         ranked.select_nth_unstable_by(k - 1, order);
         ranked.truncate(k);
@@ -134,11 +132,11 @@ mod tests {
     }
 
     fn index_of(snapshot: &Snapshot, ranked: &[Ranked]) -> Vec<u64> {
-        ranked.iter().map(|r| snapshot.rows()[r.row as usize].index).collect()
+        ranked.iter().map(|r| snapshot.index(r.row as usize)).collect()
     }
 
     fn candidates(snapshot: &Snapshot, indices: &[u64], coverage: Coverage, bound: f32) -> Candidates {
-        let rows = snapshot.rows().iter().enumerate().filter(|(_, row)| indices.contains(&row.index));
+        let rows = snapshot.rows().enumerate().filter(|(_, row)| indices.contains(&row.index));
         let rows = rows
             .map(|(row, _)| Candidate {
                 row: row as u32,
@@ -184,7 +182,7 @@ mod tests {
     #[test]
     fn the_full_scan_ranks_ties_by_index_and_skips() {
         let snapshot = fan(9000);
-        let row_of_0 = snapshot.rows().iter().position(|row| row.index == 0).unwrap() as u32;
+        let row_of_0 = snapshot.rows().position(|row| row.index == 0).unwrap() as u32;
         let skip = RowSet::from_ranges(vec![(row_of_0, row_of_0 + 1)]);
         let ranked = full_scan(&snapshot, Question { probe: &[1.0, 0.0], skip: &skip, k: 4 });
         // 2 pi hundredths of a radian later the fan has come round: rows 1256 and 1257 stand at 6.28.

@@ -4,11 +4,14 @@
 //! Invariants: a [`Snapshot`] never changes; a change of the store makes a new generation and so a new snapshot. SQL is
 //! spoken in `store` alone.
 
+mod compact;
 mod files;
 pub mod formats;
+mod profile;
 mod record;
 mod snapshot;
 pub mod store;
 
+pub use profile::{DEFAULT_GALLERY, GalleryProfile, Identity};
 pub use record::{OnProgress, Place, ProbeRecord, Progress, PrototypeRecord, Stage};
-pub use snapshot::{DEFAULT_GALLERY, GalleryProfile, Identity, Row, Snapshot, SnapshotIdentity};
+pub use snapshot::{IdentityView, NewRow, RowView, Snapshot, SnapshotBuilder, SnapshotBytes};

@@ -62,8 +62,8 @@ fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
         dim: profile.dim as u32,
         model_id: profile.model_id.clone(),
         generation: profile.generation,
-        prototypes: snapshot.rows().len() as u64,
-        identities: snapshot.identities().len() as u64,
+        prototypes: snapshot.row_count() as u64,
+        identities: snapshot.identity_count() as u64,
         threshold: threshold.get(),
         min_margin: min_margin.get(),
     }

@@ -30,12 +30,12 @@ pub(super) fn search(
 }
 
 fn neighbor(snapshot: &Snapshot, ranked: Ranked, include_embeddings: bool) -> proto::Neighbor {
-    let row = &snapshot.rows()[ranked.row as usize];
+    let row = snapshot.row(ranked.row as usize);
     proto::Neighbor {
         index: row.index,
-        prototype_id: row.prototype_id.clone(),
-        identity: snapshot.identities()[row.identity].identity.name.clone(),
-        source: row.source.clone(),
+        prototype_id: row.prototype_id.to_owned(),
+        identity: snapshot.identity(row.identity).name.to_owned(),
+        source: row.source.to_owned(),
         score: ranked.score,
         embedding: include_embeddings.then(|| proto::Embedding {
             values: snapshot.matrix().row(ranked.row as usize).to_vec(),
@@ -90,13 +90,13 @@ fn recognized(snapshot: &Snapshot, probe_id: String, recognition: &Recognition) 
 }
 
 fn candidate(snapshot: &Snapshot, ranked: Ranked) -> proto::Candidate {
-    let row = &snapshot.rows()[ranked.row as usize];
+    let row = snapshot.row(ranked.row as usize);
     proto::Candidate {
-        identity: snapshot.identities()[row.identity].identity.name.clone(),
+        identity: snapshot.identity(row.identity).name.to_owned(),
         score: ranked.score,
-        prototype_id: row.prototype_id.clone(),
+        prototype_id: row.prototype_id.to_owned(),
         index: row.index,
-        source: row.source.clone(),
+        source: row.source.to_owned(),
     }
 }
 

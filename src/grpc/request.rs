@@ -70,7 +70,7 @@ pub(super) fn search(
         // Stored embeddings may be longer than 1 by 1e-5, and scores lower than -1 by as much: -1 leaves none out.
         .filter(|least| *least > -1.0);
     if let Some(top_k) = top_k {
-        let each = top_k.get().min(snapshot.rows().len());
+        let each = top_k.get().min(snapshot.row_count());
         let neighbors = each.saturating_mul(request.probes.len());
         if neighbors > limits.max_neighbors {
             let text = format!(

@@ -24,8 +24,7 @@ impl Exclusions {
             .filter_map(|name| snapshot.rows_of_identity(name))
             .map(|rows| (rows.start as u32, rows.end as u32));
         let prototypes = self.prototypes.iter().flat_map(|name| snapshot.rows_of_prototype(name)).map(single);
-        let sources =
-            self.sources.iter().flat_map(|name| snapshot.rows_of_source(name).iter().copied()).map(single);
+        let sources = self.sources.iter().flat_map(|name| snapshot.rows_of_source(name)).map(single);
         RowSet::from_ranges(identities.chain(prototypes).chain(sources).collect())
     }
 }

@@ -28,7 +28,7 @@ impl Recognizer {
         let request = ScanRequest {
             probes: Arc::new(matrix_of(&query.probes, &query.snapshot)),
             skips: skips_of(&query.probes, &query.snapshot),
-            k: query.top_k.get().min(query.snapshot.rows().len()),
+            k: query.top_k.get().min(query.snapshot.row_count()),
             snapshot: query.snapshot,
         };
         let answer = self.engine.scan(request).await?;
@@ -42,14 +42,13 @@ impl Recognizer {
         let mut verdicts: Vec<Verdict> =
             rankings.iter().map(|ranking| self.decide(&query, ranking)).collect();
         if query.unique_in_group {
-            let rows = query.snapshot.rows();
             let contenders: Vec<Contender<'_>> = query
                 .probes
                 .iter()
                 .zip(&rankings)
                 .map(|(probe, ranking)| Contender {
                     group: &probe.group,
-                    identity: ranking.first().map(|best| rows[best.row as usize].identity),
+                    identity: ranking.first().map(|best| query.snapshot.identity_of(best.row as usize)),
                 })
                 .collect();
             decision::displace(&mut verdicts, &contenders);
@@ -67,14 +66,14 @@ impl Recognizer {
 
     fn decide(&self, query: &RecognizeQuery, ranking: &[Ranked]) -> Verdict {
         let snapshot = &query.snapshot;
-        let best = ranking.first().map(|best| {
-            let place = snapshot.rows()[best.row as usize].identity;
-            &snapshot.identities()[place].identity
-        });
+        let best = ranking.first().map(|best| snapshot.identity(snapshot.identity_of(best.row as usize)));
         let (threshold, min_margin) = self.defaults_of(snapshot);
         let cut = Cut {
-            threshold: query.threshold.or(best.and_then(|best| best.threshold)).unwrap_or(threshold),
-            min_margin: query.min_margin.or(best.and_then(|best| best.min_margin)).unwrap_or(min_margin),
+            threshold: query.threshold.or(best.as_ref().and_then(|best| best.threshold)).unwrap_or(threshold),
+            min_margin: query
+                .min_margin
+                .or(best.as_ref().and_then(|best| best.min_margin))
+                .unwrap_or(min_margin),
         };
         let score = |place: usize| ranking.get(place).map(|ranked| ranked.score);
         decision::decide(score(0), score(1), cut)
@@ -86,7 +85,7 @@ impl Recognizer {
         query: &RecognizeQuery,
     ) -> Result<(Vec<Vec<Ranked>>, ScanReport), EngineError> {
         let snapshot = &query.snapshot;
-        let wanted = query.max_candidates.max(2).min(snapshot.identities().len());
+        let wanted = query.max_candidates.max(2).min(snapshot.identity_count());
         let mut rankings: Vec<Ranking> =
             skips_of(&query.probes, snapshot).into_iter().map(Ranking::new).collect();
         let mut report = self.idle_report();
@@ -103,7 +102,7 @@ impl Recognizer {
                 snapshot: Arc::clone(snapshot),
                 probes: Arc::new(Matrix::from_rows(snapshot.profile().dim, rows)),
                 skips: open.iter().map(|&probe| rankings[probe].skip.clone()).collect(),
-                k: k.min(snapshot.rows().len()),
+                k: k.min(snapshot.row_count()),
             };
             let answer = self.engine.scan(request).await?;
             report.add(&answer.report);
@@ -136,7 +135,7 @@ impl Ranking {
     }
 
     fn has_more(&self, snapshot: &Snapshot) -> bool {
-        self.skip.len() < snapshot.rows().len()
+        self.skip.len() < snapshot.row_count()
     }
 
     /// Takes the first rows of those not skipped.
@@ -144,10 +143,10 @@ impl Ranking {
         let mut ranges = self.skip.ranges().to_vec();
         let mut seen = std::collections::HashSet::new();
         for row in ranked {
-            let identity = snapshot.rows()[row.row as usize].identity;
+            let identity = snapshot.identity_of(row.row as usize);
             if seen.insert(identity) {
                 self.leading.push(*row);
-                let rows = &snapshot.identities()[identity].rows;
+                let rows = snapshot.rows_of(identity);
                 ranges.push((rows.start as u32, rows.end as u32));
             }
         }
@@ -157,7 +156,7 @@ impl Ranking {
 
 /// Rows of a first scan that will mostly hold `identities` identities: that many of average size, and as much again.
 fn first_rows(snapshot: &Snapshot, identities: usize) -> usize {
-    let average = snapshot.rows().len().div_ceil(snapshot.identities().len().max(1));
+    let average = snapshot.row_count().div_ceil(snapshot.identity_count().max(1));
     (2 * identities * average).clamp(FIRST_ROWS.0, FIRST_ROWS.1)
 }
 

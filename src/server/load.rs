@@ -56,8 +56,8 @@ pub(super) fn announce(recognizer: &Recognizer, label: GalleryLabel) {
         .galleries()
         .map(|snapshot| {
             let figures = GalleryFigures {
-                prototypes: snapshot.rows().len() as u64,
-                identities: snapshot.identities().len() as u64,
+                prototypes: snapshot.row_count() as u64,
+                identities: snapshot.identity_count() as u64,
                 generation: snapshot.profile().generation,
             };
             (snapshot.profile().name.as_str(), figures)

@@ -99,7 +99,7 @@ fn rows_that_are_all_alike_stand_by_index() {
     let mut random = Random::new(3);
     let vector = random.vector(128);
     let snapshot = snapshot(128, &faces(vec![vector.clone(); 3000]));
-    let order: Vec<u64> = snapshot.rows().iter().map(|row| row.index).collect();
+    let order: Vec<u64> = snapshot.rows().map(|row| row.index).collect();
     let probes = [unit(&vector), unit(&random.vector(128))];
     // Of the first of these rows none may be an answer.
     let skip = order.iter().position(|index| *index == 2).unwrap() as u32;

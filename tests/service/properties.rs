@@ -270,7 +270,7 @@ fn answered(case: &Case) -> Vec<Expected> {
         candidates: one
             .candidates
             .iter()
-            .map(|ranked| (snapshot.rows()[ranked.row as usize].index, ranked.score.to_bits()))
+            .map(|ranked| (snapshot.index(ranked.row as usize), ranked.score.to_bits()))
             .collect(),
     });
     told.collect()

@@ -3,10 +3,10 @@
 use std::thread;
 
 use lookalike::domain::{Embedding, Margin, NormPolicy, PrototypeKey, Threshold};
-use lookalike::gallery::Progress;
 use lookalike::gallery::store::{
     Import, ImportOptions, ImportReport, PrototypeQuery, Selection, Store, verify,
 };
+use lookalike::gallery::{Progress, Snapshot};
 
 use super::{empty, import, import_as, record, text, three_persons, vector};
 
@@ -30,8 +30,8 @@ fn an_import_is_there_after_a_restart() {
     let store = Store::open(folder.path()).unwrap();
     let snapshot = store.snapshot("default").unwrap();
     assert_eq!(snapshot.profile().generation, 1);
-    assert_eq!(snapshot.rows().len(), 6);
-    for (row, held) in snapshot.rows().iter().enumerate() {
+    assert_eq!(snapshot.row_count(), 6);
+    for (row, held) in snapshot.rows().enumerate() {
         let parsed = Embedding::parse(vector(held.index as u32), 8, NormPolicy::Normalise).unwrap();
         let stored: Vec<u32> = snapshot.matrix().row(row).iter().map(|value| value.to_bits()).collect();
         let expected: Vec<u32> = parsed.as_slice().iter().map(|value| value.to_bits()).collect();
@@ -64,7 +64,7 @@ fn every_change_raises_the_generation_and_no_index_comes_back() {
     let indices: Vec<u64> = store.export("g").unwrap().1.iter().map(|(index, _)| *index).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4, 6, 7]);
     let snapshot = store.snapshot("g").unwrap();
-    let rows: Vec<u64> = snapshot.rows().iter().map(|row| row.index).collect();
+    let rows: Vec<u64> = snapshot.rows().map(|row| row.index).collect();
     assert_eq!(rows, [0, 2, 4, 7, 1, 3, 6]);
     assert!(verify(folder.path()).unwrap().is_sound());
 }
@@ -116,7 +116,7 @@ fn removals_take_what_they_name_and_nothing_else() {
     let report = store.remove("g", &Selection::Everything).unwrap();
     assert_eq!((report.prototypes, report.identities, report.generation), (2, 2, None));
     assert_eq!(text(store.snapshot("g")), "no gallery \"g\"");
-    assert_eq!(store.snapshot("other").unwrap().rows().len(), 6);
+    assert_eq!(store.snapshot("other").unwrap().row_count(), 6);
     assert!(verify(folder.path()).unwrap().is_sound());
 }
 
@@ -177,7 +177,7 @@ fn what_there_is_can_be_listed() {
     let behind = PrototypeQuery { after: Some(u64::MAX), ..all };
     assert!(store.prototypes(&behind).unwrap().is_empty());
     let snapshots = store.snapshots().unwrap();
-    assert_eq!(snapshots.iter().map(|s| s.rows().len()).collect::<Vec<_>>(), [1, 6]);
+    assert_eq!(snapshots.iter().map(Snapshot::row_count).collect::<Vec<_>>(), [1, 6]);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_reader_sees_the_change_of_another_connection_when_it_is_whole() {
     assert_eq!(report.total, 5006);
     // Told at the start, after 4096 and at the end; all within the change.
     assert_eq!(seen, [(1, 6); 3]);
-    assert_eq!(reader.snapshot("g").unwrap().rows().len(), 5006);
+    assert_eq!(reader.snapshot("g").unwrap().row_count(), 5006);
     let mut reader = reader;
     let error = text(super::import(&mut reader, "g", vec![record("x", "1", 1)]));
     assert!(error.contains("readonly"), "{error}");

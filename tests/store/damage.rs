@@ -234,7 +234,7 @@ fn a_broken_page_is_a_fault_and_not_a_panic() {
         let store = Store::open_read_only(folder.path());
         // Whatever of it can still be read is what was written.
         if let Ok(snapshots) = store.and_then(|store| store.snapshots()) {
-            assert!(snapshots.iter().all(|snapshot| snapshot.rows().len() <= 6), "page {page}");
+            assert!(snapshots.iter().all(|snapshot| snapshot.row_count() <= 6), "page {page}");
         }
     }
 }

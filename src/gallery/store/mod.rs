@@ -16,6 +16,7 @@
 mod error;
 mod import;
 mod list;
+mod names;
 mod open;
 mod read;
 mod remove;

@@ -1,14 +1,12 @@
 //! Reading a gallery's generation whole, every row checked.
 
-use std::collections::HashMap;
-use std::rc::Rc;
-
 use rusqlite::{Connection, Row, Transaction, named_params};
 
-use super::row::{self, RowError};
+use super::names::IdentityNames;
+use super::row::{self, Checked, RowError};
 use super::{GalleryKey, Store, StoreError, require_gallery, schema};
 use crate::domain::{Margin, NormPolicy, OutOfRange, Prototype, Threshold};
-use crate::gallery::{GalleryProfile, Identity, Snapshot};
+use crate::gallery::{GalleryProfile, Identity, NewRow, Snapshot, SnapshotBuilder};
 
 impl Store {
     /// A gallery's current generation, ready for scanning. Every row is checked.
@@ -29,7 +27,10 @@ impl Store {
         let key = require_gallery(&transaction, gallery)?;
         let profile = profile(&transaction, gallery)?;
         let (_, names) = load_identities(&transaction, key, gallery)?;
-        let prototypes = load_prototypes(&transaction, key, &profile, &names)?;
+        let mut prototypes = Vec::with_capacity(count_prototypes(&transaction, key.number)? as usize);
+        each_sound_prototype(&transaction, key, &profile, &names, |prototype| {
+            prototypes.push((prototype.index, prototype.to_prototype()));
+        })?;
         Ok((profile, prototypes))
     }
 
@@ -107,10 +108,7 @@ pub(super) fn identity(row: &Row<'_>, first: usize, gallery: &str) -> Result<Ide
     Ok(Identity { name: row.get(first)?, threshold, min_margin })
 }
 
-/// Names of identities by their numbers.
-pub(super) type IdentityNames = HashMap<i64, Rc<str>>;
-
-/// The identities of a gallery, and their names by their numbers.
+/// The names of a gallery's identities, and those of them that have a threshold or a margin of their own.
 pub(super) fn load_identities(
     db: &Connection,
     key: GalleryKey,
@@ -119,13 +117,16 @@ pub(super) fn load_identities(
     let mut statement =
         db.prepare_cached("SELECT id, name, threshold, min_margin FROM identities WHERE gallery = :gallery")?;
     let mut rows = statement.query(named_params! { ":gallery": key.number })?;
-    let (mut identities, mut names) = (Vec::new(), HashMap::new());
+    let (mut with_limits, mut names) = (Vec::new(), IdentityNames::default());
     while let Some(row) = rows.next()? {
-        let identity = identity(row, 1, gallery)?;
-        names.insert(row.get(0)?, Rc::from(identity.name.as_str()));
-        identities.push(identity);
+        let (threshold, min_margin) = limits(row, 2, gallery)?;
+        let name = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        names.add(row.get(0)?, name);
+        if threshold.is_some() || min_margin.is_some() {
+            with_limits.push(Identity { name: name.to_owned(), threshold, min_margin });
+        }
     }
-    Ok((identities, names))
+    Ok((with_limits, names.sorted()))
 }
 
 /// Calls `each` with every prototype of a gallery by index, or with what is wrong with it.
@@ -134,7 +135,7 @@ pub(super) fn each_prototype(
     key: GalleryKey,
     dim: usize,
     names: &IdentityNames,
-    mut each: impl FnMut(Result<(u64, Prototype), row::Damage>) -> Result<(), StoreError>,
+    mut each: impl FnMut(Result<&Checked<'_>, row::Damage>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let keys = schema::keys(key.number);
     let sql = format!(
@@ -143,9 +144,14 @@ pub(super) fn each_prototype(
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(named_params! { ":first": keys.start(), ":last": keys.end() })?;
+    // One embedding's memory, handed from row to row.
+    let mut values = Vec::with_capacity(dim);
     while let Some(row) = rows.next()? {
-        match row::read(row, dim, |number| names.get(&number).cloned()) {
-            Ok(prototype) => each(Ok(prototype))?,
+        match row::read(row, dim, names, &mut values) {
+            Ok(prototype) => {
+                each(Ok(&prototype))?;
+                values = prototype.embedding.into_values();
+            }
             Err(RowError::Damage(damage)) => each(Err(damage))?,
             Err(RowError::Sqlite(error)) => return Err(error.into()),
         }
@@ -153,14 +159,14 @@ pub(super) fn each_prototype(
     Ok(())
 }
 
-fn load_prototypes(
+/// Calls `each` with every prototype of a gallery by index; one that is not as it was written is an error.
+fn each_sound_prototype(
     db: &Connection,
     key: GalleryKey,
     profile: &GalleryProfile,
     names: &IdentityNames,
-) -> Result<Vec<(u64, Prototype)>, StoreError> {
-    let count = count_prototypes(db, key.number)?;
-    let mut prototypes = Vec::with_capacity(count as usize);
+    mut each: impl FnMut(&Checked<'_>),
+) -> Result<(), StoreError> {
     each_prototype(db, key, profile.dim, names, |prototype| {
         let corrupt = |damage: row::Damage| StoreError::Corrupt {
             gallery: profile.name.clone(),
@@ -168,16 +174,26 @@ fn load_prototypes(
             identity: damage.identity,
             problem: damage.problem,
         };
-        prototypes.push(prototype.map_err(corrupt)?);
+        each(prototype.map_err(corrupt)?);
         Ok(())
-    })?;
-    Ok(prototypes)
+    })
 }
 
 fn snapshot(db: &Connection, gallery: &str) -> Result<Snapshot, StoreError> {
     let key = require_gallery(db, gallery)?;
     let profile = profile(db, gallery)?;
     let (identities, names) = load_identities(db, key, gallery)?;
-    let prototypes = load_prototypes(db, key, &profile, &names)?;
-    Ok(Snapshot::new(profile, identities, prototypes))
+    let count = count_prototypes(db, key.number)? as usize;
+    let mut builder = SnapshotBuilder::new(profile.clone(), identities, count);
+    each_sound_prototype(db, key, &profile, &names, |prototype| {
+        builder.push(NewRow {
+            index: prototype.index,
+            identity: prototype.identity,
+            prototype_id: prototype.id,
+            source: prototype.source,
+            origin: prototype.origin,
+            embedding: &prototype.embedding,
+        });
+    })?;
+    Ok(builder.finish())
 }

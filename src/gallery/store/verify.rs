@@ -132,7 +132,7 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
         report.check_name(gallery, None, "model id", &profile.model_id);
     }
     let (_, names) = read::load_identities(db, key, gallery)?;
-    let mut sorted: Vec<_> = names.values().collect();
+    let mut sorted: Vec<&str> = names.iter().collect();
     sorted.sort_unstable();
     for name in &sorted {
         report.check_name(gallery, None, "identity", name);
@@ -142,13 +142,16 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
     read::each_prototype(db, key, profile.dim, &names, |prototype| {
         report.prototypes += 1;
         match prototype {
-            Ok((index, prototype)) => {
-                greatest = Some(index);
-                report.check_name(gallery, Some(index), "id", &prototype.key.id);
+            Ok(prototype) => {
+                let index = Some(prototype.index);
+                greatest = index;
+                report.check_name(gallery, index, "id", prototype.id);
                 if !prototype.source.is_empty() {
-                    report.check_name(gallery, Some(index), "source", &prototype.source);
+                    report.check_name(gallery, index, "source", prototype.source);
                 }
-                owners.insert(prototype.key.identity);
+                if !owners.contains(prototype.identity) {
+                    owners.insert(prototype.identity.to_owned());
+                }
             }
             Err(damage) => {
                 greatest = Some(damage.index);
@@ -163,7 +166,7 @@ fn check_gallery(db: &Connection, gallery: &str, report: &mut VerifyReport) -> R
         let problem = format!("expected a next index above {greatest}, got {}", key.next_index);
         report.add(Some(gallery), None, problem);
     }
-    for name in sorted.into_iter().filter(|name| !owners.contains(name.as_ref())) {
+    for name in sorted.into_iter().filter(|name| !owners.contains(*name)) {
         report.add(
             Some(gallery),
             None,

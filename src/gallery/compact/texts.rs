@@ -1,0 +1,83 @@
+//! Texts one behind another in one block of memory, each behind its length.
+//!
+//! The length stands in front as ASCII characters that hold six bits each, lowest first, and a seventh that says that more follow: one for
+//! a usual name, two up to 4095 bytes. So the whole is a text itself, and no slice of it needs to be checked again.
+
+/// Bits of a length that one character holds, and the bit that says that another follows.
+const LENGTH_BITS: u32 = 6;
+const MORE: u8 = 1 << LENGTH_BITS;
+
+/// Texts, each known by where it starts.
+#[derive(Debug, Default)]
+pub(in crate::gallery) struct Texts {
+    all: String,
+}
+
+impl Texts {
+    /// Appends a text and says where it starts.
+    pub(in crate::gallery) fn push(&mut self, text: &str) -> u64 {
+        let start = self.all.len() as u64;
+        let mut length = text.len();
+        while length >= usize::from(MORE) {
+            self.all.push(char::from(length as u8 & (MORE - 1) | MORE));
+            length >>= LENGTH_BITS;
+        }
+        self.all.push(char::from(length as u8));
+        self.all.push_str(text);
+        start
+    }
+
+    /// The text that starts at `start`, which [`Self::push`] gave.
+    pub(in crate::gallery) fn get(&self, start: u64) -> &str {
+        let rest = &self.all[start as usize..];
+        let (mut length, mut shift) = (0, 0);
+        for (place, byte) in rest.bytes().enumerate() {
+            length |= usize::from(byte & (MORE - 1)) << shift;
+            shift += LENGTH_BITS;
+            if byte & MORE == 0 {
+                return &rest[place + 1..][..length];
+            }
+        }
+        ""
+    }
+
+    /// Bytes taken up to now: the next text starts there.
+    pub(in crate::gallery) fn end(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    /// Gives back what was held for more texts.
+    pub(in crate::gallery) fn shrink(&mut self) {
+        self.all.shrink_to_fit();
+    }
+
+    /// Bytes held.
+    pub(in crate::gallery) fn bytes(&self) -> usize {
+        self.all.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_every_length_come_back_and_take_little_more_than_themselves() {
+        let mut texts = Texts::default();
+        let lengths = [0, 1, 63, 64, 65, 127, 128, 256, 4095, 4096, 300_000];
+        let given: Vec<String> = lengths.iter().map(|&length| "x".repeat(length)).collect();
+        let starts: Vec<u64> = given.iter().map(|text| texts.push(text)).collect();
+        let names = ["张伟", "O'Brien", "👩\u{200d}🚀", "a\0b"];
+        let more: Vec<u64> = names.iter().map(|text| texts.push(text)).collect();
+        texts.shrink();
+        for (text, start) in given.iter().zip(starts) {
+            assert_eq!(texts.get(start), text);
+        }
+        for (text, start) in names.iter().zip(more) {
+            assert_eq!(texts.get(start), *text);
+        }
+        let content: usize = given.iter().map(String::len).chain(names.map(str::len)).sum();
+        // Seven lengths in one character, six in two, one in three, one in four.
+        assert_eq!(texts.end() as usize - content, 7 + 6 * 2 + 3 + 4);
+    }
+}
