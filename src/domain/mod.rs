@@ -12,5 +12,5 @@ mod tuning;
 pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
 pub use matrix::{Matrix, RowAlignment};
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};
-pub use score::{by_rank, canonical_score};
+pub use score::{Scorer, by_rank, canonical_score};
 pub use tuning::{Margin, OutOfRange, Threshold, TopK};

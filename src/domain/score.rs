@@ -7,49 +7,63 @@ use std::cmp::Ordering;
 
 const LANES: usize = 8;
 
-// What follows is one body, compiled for several processors: the operations and their order are the same, so are the bits.
-
 /// Cosine similarity of two embeddings of equal length: the same bits on every machine.
 ///
 /// Products in `f64`, summed in 8 lanes by component modulo 8, the lanes pairwise, the sum rounded once to `f32`.
 /// Never NaN for finite input, and never negative zero.
 pub fn canonical_score(a: &[f32], b: &[f32]) -> f32 {
+    dispatch(a, b)
+}
+
+/// A probe made ready for many canonical scores: its components are widened once instead of once a row, which halves the work.
+#[derive(Clone, Debug, Default)]
+pub struct Scorer(Vec<f64>);
+
+impl Scorer {
+    /// For this probe, in the memory that was another's.
+    pub fn take(&mut self, probe: &[f32]) {
+        self.0.clear();
+        self.0.extend(probe.iter().copied().map(f64::from));
+    }
+
+    /// [`canonical_score`] of the probe and a row of its length.
+    pub fn score(&self, row: &[f32]) -> f32 {
+        dispatch(&self.0, row)
+    }
+}
+
+/// One body, compiled for several processors: the operations and their order are the same, so are the bits.
+fn dispatch<A: Copy + Into<f64>>(a: &[A], b: &[f32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        return score_avx2(a, b);
+        #[expect(unsafe_code, reason = "a function for some processors only")]
+        // SAFETY: this processor has both, as was just seen.
+        return unsafe { score_avx2(a, b) };
     }
     score(a, b, |x, y, sum| sum + x * y)
 }
 
-/// [`canonical_score`] by AVX2 and fused multiply-add; only where the processor has both.
 #[cfg(target_arch = "x86_64")]
-fn score_avx2(a: &[f32], b: &[f32]) -> f32 {
-    #[target_feature(enable = "avx2,fma")]
-    fn compiled(a: &[f32], b: &[f32]) -> f32 {
-        score(a, b, f64::mul_add)
-    }
-    #[expect(unsafe_code, reason = "a function for some processors only")]
-    // SAFETY: the caller has seen that this processor has both.
-    unsafe {
-        compiled(a, b)
-    }
+#[target_feature(enable = "avx2,fma")]
+fn score_avx2<A: Copy + Into<f64>>(a: &[A], b: &[f32]) -> f32 {
+    score(a, b, f64::mul_add)
 }
 
 /// `multiply_add(x, y, sum)` is `x * y + sum`, rounded once or, since the product is exact, likewise twice.
 #[expect(clippy::inline_always, reason = "it must become part of functions compiled for other processors")]
 #[inline(always)]
-fn score(a: &[f32], b: &[f32], multiply_add: impl Fn(f64, f64, f64) -> f64) -> f32 {
+fn score<A: Copy + Into<f64>>(a: &[A], b: &[f32], multiply_add: impl Fn(f64, f64, f64) -> f64) -> f32 {
     debug_assert_eq!(a.len(), b.len());
     let mut lanes = [0.0_f64; LANES];
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();
     let (b_blocks, b_rest) = b.as_chunks::<LANES>();
     for (x, y) in a_blocks.iter().zip(b_blocks) {
         for lane in 0..LANES {
-            lanes[lane] = multiply_add(f64::from(x[lane]), f64::from(y[lane]), lanes[lane]);
+            lanes[lane] = multiply_add(x[lane].into(), f64::from(y[lane]), lanes[lane]);
         }
     }
     for (lane, (x, y)) in a_rest.iter().zip(b_rest).enumerate() {
-        lanes[lane] = multiply_add(f64::from(*x), f64::from(*y), lanes[lane]);
+        lanes[lane] = multiply_add((*x).into(), f64::from(*y), lanes[lane]);
     }
     let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
     let sum = ((l0 + l1) + (l2 + l3)) + ((l4 + l5) + (l6 + l7));

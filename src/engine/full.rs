@@ -4,13 +4,14 @@ use rayon::prelude::*;
 
 use super::Ranked;
 use super::verify::{Question, keep_first};
-use crate::domain::canonical_score;
+use crate::domain::Scorer;
 use crate::gallery::Snapshot;
 
 /// Rows that stay in a core's cache while all probes pass.
 const BLOCK_ROWS: usize = 256;
 
 /// The first rows seen so far of one probe.
+#[derive(Clone)]
 struct First {
     kept: Vec<Ranked>,
     /// A row of a lower score is not among the first k.
@@ -43,15 +44,17 @@ impl First {
 /// The first rows of every probe by the canonical scores of all rows, on the threads of the pool it is called in.
 pub(super) fn scan(snapshot: &Snapshot, questions: &[Question<'_>]) -> Vec<Vec<Ranked>> {
     let matrix = snapshot.matrix();
-    let none = || questions.iter().map(|_| First::new()).collect::<Vec<First>>();
+    let none = || vec![First::new(); questions.len()];
+    let mut scorers = vec![Scorer::default(); questions.len()];
+    scorers.iter_mut().zip(questions).for_each(|(scorer, question)| scorer.take(question.probe));
     let mut firsts = (0..matrix.rows().div_ceil(BLOCK_ROWS))
         .into_par_iter()
         .fold(none, |mut firsts, block| {
             let rows = block * BLOCK_ROWS..((block + 1) * BLOCK_ROWS).min(matrix.rows());
-            for (question, first) in questions.iter().zip(&mut firsts) {
+            for ((question, scorer), first) in questions.iter().zip(&scorers).zip(&mut firsts) {
                 let rows = rows.clone().map(|row| row as u32).filter(|row| !question.skip.contains(*row));
                 for row in rows {
-                    let score = canonical_score(question.probe, matrix.row(row as usize));
+                    let score = scorer.score(matrix.row(row as usize));
                     first.take(snapshot, question.k, Ranked { row, score, raw: None });
                 }
             }

@@ -7,7 +7,7 @@
 
 use super::Ranked;
 use crate::backend::{Candidate, Candidates, Coverage, RowSet};
-use crate::domain::{by_rank, canonical_score};
+use crate::domain::{Scorer, by_rank};
 use crate::gallery::Snapshot;
 
 /// Half a unit in the last place of a score near 1: what rounding the canonical score may add to an honest raw error.
@@ -41,6 +41,7 @@ pub(super) struct Verdict {
     pub(super) bound_violations: u64,
     /// Candidates with their canonical scores.
     scored: Vec<Ranked>,
+    scorer: Scorer,
 }
 
 /// Ranks a probe's candidates by canonical score and says whether they are the answer. Puts the candidates in another order.
@@ -56,9 +57,10 @@ pub(super) fn verify(
         // Not a number ranks first or last here, and is computed in either case.
         found.rows.select_nth_unstable_by(k - 1, |a, b| b.raw.total_cmp(&a.raw));
     }
+    verdict.scorer.take(question.probe);
     verdict.scored.clear();
     verdict.bound_violations = 0;
-    score(snapshot, question, (&found.rows[..first], found.bound), verdict);
+    score(snapshot, (&found.rows[..first], found.bound), verdict);
     let kth = verdict.scored.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
     let mut reaching = first;
     for place in first..found.rows.len() {
@@ -69,7 +71,7 @@ pub(super) fn verify(
             reaching += 1;
         }
     }
-    score(snapshot, question, (&found.rows[first..reaching], found.bound), verdict);
+    score(snapshot, (&found.rows[first..reaching], found.bound), verdict);
     keep_first(snapshot, &mut verdict.scored, k);
     verdict.ranked = verdict.scored.clone();
     verdict.scored.shrink_to(KEPT_CANDIDATES);
@@ -93,19 +95,14 @@ fn most(raw: f32, bound: f32) -> f32 {
 }
 
 /// Computes the canonical scores of some candidates, and holds their raw ones against them.
-fn score(
-    snapshot: &Snapshot,
-    question: Question<'_>,
-    (candidates, bound): (&[Candidate], f32),
-    verdict: &mut Verdict,
-) {
+fn score(snapshot: &Snapshot, (candidates, bound): (&[Candidate], f32), verdict: &mut Verdict) {
     let matrix = snapshot.matrix();
     candidates.iter().take(AHEAD).for_each(|candidate| matrix.prefetch(candidate.row as usize));
     for (place, candidate) in candidates.iter().enumerate() {
         if let Some(ahead) = candidates.get(place + AHEAD) {
             matrix.prefetch(ahead.row as usize);
         }
-        let score = canonical_score(question.probe, matrix.row(candidate.row as usize));
+        let score = verdict.scorer.score(matrix.row(candidate.row as usize));
         // Written so that NaN counts as a violation.
         let honest = (candidate.raw - score).abs() <= bound + SCORE_ROUNDING;
         verdict.bound_violations += u64::from(!honest);
@@ -129,7 +126,7 @@ pub(super) fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey};
+    use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey, canonical_score};
     use crate::gallery::GalleryProfile;
 
     /// Rows at 0, 1, 2... hundredths of a radian from the x axis, every second one twice.
