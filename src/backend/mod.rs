@@ -43,6 +43,12 @@ pub trait Loaded {
     /// it holds nothing of use.
     fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError>;
 
+    /// Probes are scanned together if this is the same for their k. All are, where each costs what its own k does; a backend that
+    /// scans all probes of a job as widely as the one that asks for most keeps them apart by that.
+    fn k_class(&self, _k: usize) -> usize {
+        0
+    }
+
     /// Bytes of device memory held; 0 where rows are scanned in place.
     fn device_bytes(&self) -> u64 {
         0
@@ -212,7 +218,7 @@ impl RowSet {
 }
 
 /// Why a backend could not be had or could not scan.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum BackendError {
     /// No device that the configuration allows; the text says what was found.
     #[error("no usable OpenCL device: {}", .0.text)]

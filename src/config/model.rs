@@ -105,6 +105,8 @@ pub struct BackendSettings {
     pub kind: BackendKind,
     /// What happens when OpenCL fails.
     pub fallback: Fallback,
+    /// Most probes scanned together.
+    pub batch_probes: usize,
     /// The CPU backend.
     pub cpu: CpuSettings,
     /// The OpenCL backend.

@@ -135,6 +135,7 @@ fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
     ];
     let kind = reader.choice("backend.kind", &kinds);
     let fallback = reader.choice("backend.fallback", &[("cpu", Fallback::Cpu), ("fail", Fallback::Fail)]);
+    let batch_probes = reader.size("backend.batch_probes", 1..=65_536);
     let threads = reader.size("backend.cpu.threads", 0..=1024).map(|threads| match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -147,6 +148,7 @@ fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
     Some(BackendSettings {
         kind: kind?,
         fallback: fallback?,
+        batch_probes: batch_probes?,
         cpu: CpuSettings { threads: threads?, instructions: instructions? },
         opencl: opencl?,
     })

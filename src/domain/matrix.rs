@@ -27,7 +27,7 @@ impl Matrix {
     /// If `dim` is 0.
     pub fn with_capacity(rows: usize, dim: usize) -> Self {
         assert!(dim > 0, "a row has at least one component");
-        let stride = dim.next_multiple_of(ROW_ALIGNMENT / size_of::<f32>());
+        let stride = stride_of(dim);
         let values = AVec::with_capacity(ROW_ALIGNMENT, rows * stride);
         let start: *const f32 = values.as_ptr();
         advise_large_pages(&(start..start.wrapping_add(values.capacity())));
@@ -42,14 +42,14 @@ impl Matrix {
         matrix
     }
 
-    /// Drops all rows, keeping their memory for rows of `dim` components.
+    /// Takes all rows away and keeps their memory, for rows of `dim` components.
     ///
     /// # Panics
     /// If `dim` is 0.
-    pub fn clear(&mut self, dim: usize) {
-        let values = std::mem::replace(&mut self.values, AVec::new(ROW_ALIGNMENT));
-        *self = Self { values, ..Self::with_capacity(0, dim) };
+    pub fn reset(&mut self, dim: usize) {
+        assert!(dim > 0, "a row has at least one component");
         self.values.clear();
+        (self.rows, self.dim, self.stride) = (0, dim, stride_of(dim));
     }
 
     /// Appends one row.
@@ -97,6 +97,21 @@ impl Matrix {
         &self.values[start..start + self.dim]
     }
 
+    /// Has row `row` fetched from memory while something else is computed; the processor may ignore it.
+    pub fn prefetch(&self, row: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for line in self.block(row, 1).chunks(ROW_ALIGNMENT / size_of::<f32>()) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            #[expect(unsafe_code, reason = "an intrinsic that takes a pointer")]
+            // SAFETY: a hint; it reads nothing, and the pointer comes from a slice.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = row;
+    }
+
     /// Rows `first..first + count` with their padding: `count * stride` values.
     pub fn block(&self, first: usize, count: usize) -> &[f32] {
         &self.values[first * self.stride..(first + count) * self.stride]
@@ -123,9 +138,26 @@ impl Matrix {
     }
 }
 
+/// `dim` rounded up to whole cache lines.
+fn stride_of(dim: usize) -> usize {
+    dim.next_multiple_of(ROW_ALIGNMENT / size_of::<f32>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_matrix_is_used_again_for_rows_of_another_dimension() {
+        let mut matrix = Matrix::from_rows(18, [&[7.0; 18][..], &[8.0; 18]]);
+        let (at, fresh) = (matrix.block(0, 1).as_ptr(), Matrix::from_rows(3, [&[1.0, 2.0, 3.0][..]]));
+        matrix.reset(3);
+        assert_eq!(matrix.rows(), 0);
+        matrix.push(&[1.0, 2.0, 3.0]);
+        assert_eq!((matrix.rows(), matrix.dim(), matrix.stride()), (1, 3, 16));
+        assert_eq!((matrix.block(0, 1), matrix.block(0, 1).as_ptr()), (fresh.block(0, 1), at));
+        matrix.prefetch(0);
+    }
 
     #[test]
     fn rows_are_aligned_and_padded_with_zeros() {

@@ -14,5 +14,5 @@ pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
 pub use matrix::{Matrix, RowAlignment};
 pub use pages::advise_large_pages;
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};
-pub use score::{by_rank, canonical_score};
+pub use score::{Scorer, by_rank, canonical_score};
 pub use tuning::{Margin, OutOfRange, Threshold, TopK};

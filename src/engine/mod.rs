@@ -1,12 +1,19 @@
 //! The engine: exact scans on one owner thread.
 //!
-//! A scan goes through a bounded queue to the thread that owns the backend; there it is screened, verified and certified
-//! ([`verify`]), and where a backend fails the CPU answers or the scan fails, as configured ([`plan`]). Callers hold an
-//! [`Engine`] and wait for an answer; a caller that has gone is noticed before its scan begins.
+//! A scan goes through a bounded queue to the thread that owns the backend ([`worker`]). There it is scanned together with the others
+//! that wait for the same generation, in slices where it is large ([`batch`]); each batch is screened ([`pass`]), verified and
+//! certified ([`verify`]), and where that fails scanned at full precision ([`full`]). Where a backend fails the CPU answers or the
+//! scan fails, as configured ([`plan`], [`residents`]). Callers hold an [`Engine`] and wait for an answer; a caller that has gone is
+//! noticed before each batch.
 //!
-//! Invariants: an answer holds exactly the first k rows of the total order, whatever backend screened them; a full queue sheds.
+//! Invariants: an answer holds exactly the first k rows of the total order, whatever backend screened them and whatever else was in
+//! the batch; a full queue sheds; nothing waits for company.
 
+mod batch;
+mod full;
+mod pass;
 mod plan;
+mod residents;
 mod scan;
 mod verify;
 mod worker;
@@ -63,7 +70,7 @@ pub struct Engine {
 /// What the owner thread lets others see.
 #[derive(Debug)]
 struct State {
-    /// Scans that wait for the backend.
+    /// Scans of which something waits for the backend.
     waiting: AtomicUsize,
     /// Whether the backend in use can answer.
     up: AtomicBool,
@@ -75,9 +82,10 @@ enum Command {
 }
 
 impl Engine {
-    /// Chooses and opens a backend on a thread of its own; `queue` scans may wait for it.
+    /// Chooses and opens a backend on a thread of its own; `queue` scans may wait for it, of which one scanned in part is one.
     pub fn start(settings: &BackendSettings, queue: usize) -> Result<Self, EngineError> {
-        let (commands, receiver) = mpsc::channel(queue);
+        // What is in there waits, and no more may wait; beside a generation to load.
+        let (commands, receiver) = mpsc::channel(queue + 1);
         let state = Arc::new(State { waiting: AtomicUsize::new(0), up: AtomicBool::new(true) });
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
@@ -107,7 +115,7 @@ impl Engine {
         self.state.up.load(Ordering::Relaxed)
     }
 
-    /// Scans that wait for the backend.
+    /// Scans that wait for the backend, those included of which only a part has been scanned.
     pub fn waiting(&self) -> usize {
         self.state.waiting.load(Ordering::Relaxed)
     }
@@ -121,7 +129,10 @@ impl Engine {
         answer.blocking_recv().map_err(|_| EngineError::Stopped)?
     }
 
-    /// Scans. Dropping the future before its turn drops the scan.
+    /// Scans. Dropping the future drops what has not been scanned yet.
+    ///
+    /// # Panics
+    /// If the request does not fit its gallery: probes of another dimension, or not one set of rows to leave out a probe.
     pub async fn scan(&self, request: ScanRequest) -> Result<ScanAnswer, EngineError> {
         self.enqueue(request)?.await.map_err(|_| EngineError::Stopped)?
     }
@@ -135,9 +146,23 @@ impl Engine {
         &self,
         request: ScanRequest,
     ) -> Result<oneshot::Receiver<Result<ScanAnswer, EngineError>>, EngineError> {
+        assert_eq!(request.probes.rows(), request.skips.len(), "every probe says what it leaves out");
+        assert_eq!(
+            request.probes.dim(),
+            request.snapshot.matrix().dim(),
+            "probes have the gallery's dimension"
+        );
         let (reply, answer) = oneshot::channel();
+        if request.probes.rows() == 0 || request.k == 0 {
+            let report = ScanReport::of(self.choice.active().backend, self.choice.fallback.clone());
+            let _ = reply.send(Ok(ScanAnswer { probes: vec![Vec::new(); request.probes.rows()], report }));
+            return Ok(answer);
+        }
         let commands = self.commands.as_ref().ok_or(EngineError::Stopped)?;
-        self.state.waiting.fetch_add(1, Ordering::Relaxed);
+        let room = |waiting| (waiting < self.queue).then_some(waiting + 1);
+        if self.state.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
+            return Err(EngineError::Overloaded { waiting: self.queue });
+        }
         let command = Command::Scan { request, queued: Instant::now(), reply };
         commands.try_send(command).map_err(|error| {
             self.state.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -48,19 +48,19 @@ pub struct ScanReport {
     pub backend: BackendName,
     /// Why it was not the backend configured or preferred.
     pub fallback: Option<BackendFallback>,
-    /// Time waited for the backend.
+    /// Time waited: for the backend, and for the batches of others between those that this request took part in.
     pub queue_ns: u64,
-    /// Time in the backend.
+    /// Time in the backend, of the batches that this request took part in.
     pub scan_ns: u64,
-    /// Time spent on canonical scores and certificates, scans at full precision included.
+    /// Time spent on their canonical scores and certificates, scans at full precision included.
     pub verify_ns: u64,
     /// The backend's own account of `scan_ns`.
     pub phases: ScreenTiming,
-    /// Certificates that failed.
+    /// Certificates of this request's probes that failed.
     pub uncertified: u64,
-    /// Raw scores further from the canonical ones than the backend's bound allows.
+    /// Raw scores of this request's probes further from the canonical ones than the backend's bound allows.
     pub bound_violations: u64,
-    /// Row numbers that the device returned and that do not exist.
+    /// Row numbers that the device returned and that do not exist, in the batches that this request took part in.
     pub invalid_indices: u64,
 }
 

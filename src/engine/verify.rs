@@ -5,11 +5,9 @@
 //! monotone, so the comparison may be made after it. Raw scores are checked against the canonical ones too, since a
 //! bound that does not hold proves nothing.
 
-use rayon::prelude::*;
-
 use super::Ranked;
-use crate::backend::{Candidates, Coverage, RowSet};
-use crate::domain::{by_rank, canonical_score};
+use crate::backend::{Candidate, Candidates, Coverage, RowSet};
+use crate::domain::{Scorer, by_rank};
 use crate::gallery::Snapshot;
 
 /// Half a unit in the last place of a score near 1: what rounding the canonical score may add to an honest raw error.
@@ -19,85 +17,104 @@ const SCORE_ROUNDING: f32 = 6.1e-8;
 /// each are less than half of it. It decides only where scores are nearly 0.
 const SUM_ERROR: f64 = 1e-12;
 
-/// Rows that one task of a scan at full precision takes.
-const BLOCK_ROWS: usize = 4096;
+/// How many candidates ahead rows are fetched from memory.
+const AHEAD: usize = 4;
+
+/// Most candidates of a probe whose memory is kept for the next batch.
+const KEPT_CANDIDATES: usize = 4096;
 
 /// One probe and what it leaves out.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     pub(super) probe: &'a [f32],
     pub(super) skip: &'a RowSet,
     pub(super) k: usize,
 }
 
-/// What became of one probe's candidates.
+/// What became of one probe's candidates; used again for the next.
+#[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) ranked: Vec<Ranked>,
     /// Whether `ranked` is proven to be the answer.
     pub(super) certified: bool,
     /// Raw scores further from the canonical ones than the bound allows.
     pub(super) bound_violations: u64,
+    /// Candidates with their canonical scores.
+    scored: Vec<Ranked>,
+    scorer: Scorer,
 }
 
-/// Ranks a probe's candidates by canonical score and says whether they are the answer.
-pub(super) fn verify(snapshot: &Snapshot, question: Question<'_>, found: &Candidates) -> Verdict {
-    let matrix = snapshot.matrix();
-    let mut bound_violations = 0;
-    let mut ranked: Vec<Ranked> = found
-        .rows
-        .iter()
-        .map(|candidate| {
-            let score = canonical_score(question.probe, matrix.row(candidate.row as usize));
-            // Written so that NaN counts as a violation.
-            let honest = (candidate.raw - score).abs() <= found.bound + SCORE_ROUNDING;
-            bound_violations += u64::from(!honest);
-            Ranked { row: candidate.row, score, raw: Some(candidate.raw) }
-        })
-        .collect();
-    keep_first(snapshot, &mut ranked, question.k);
-    let eligible = matrix.rows() - question.skip.len();
-    let complete = ranked.len() == question.k.min(eligible);
-    let certified = bound_violations == 0
+/// Ranks a probe's candidates by canonical score and says whether they are the answer. Puts the candidates in another order.
+pub(super) fn verify(
+    snapshot: &Snapshot,
+    question: Question<'_>,
+    found: &mut Candidates,
+    verdict: &mut Verdict,
+) {
+    let k = question.k;
+    let first = found.rows.len().min(k);
+    if found.rows.len() > k {
+        // Not a number ranks first or last here, and is computed in either case.
+        found.rows.select_nth_unstable_by(k - 1, |a, b| b.raw.total_cmp(&a.raw));
+    }
+    verdict.scorer.take(question.probe);
+    verdict.scored.clear();
+    verdict.bound_violations = 0;
+    score(snapshot, (&found.rows[..first], found.bound), verdict);
+    let kth = verdict.scored.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
+    let mut reaching = first;
+    for place in first..found.rows.len() {
+        // What is not a number is not below it.
+        let below = most(found.rows[place].raw, found.bound) < kth;
+        if !below {
+            found.rows.swap(reaching, place);
+            reaching += 1;
+        }
+    }
+    score(snapshot, (&found.rows[first..reaching], found.bound), verdict);
+    keep_first(snapshot, &mut verdict.scored, k);
+    verdict.ranked = verdict.scored.clone();
+    verdict.scored.shrink_to(KEPT_CANDIDATES);
+    let eligible = snapshot.matrix().rows() - question.skip.len();
+    let complete = verdict.ranked.len() == k.min(eligible);
+    verdict.certified = verdict.bound_violations == 0
         && complete
         && match found.coverage {
             Coverage::All => found.rows.len() == eligible,
             Coverage::Exact => true,
-            Coverage::AtMost(floor) => ranked.last().is_some_and(|last| {
-                let reach = f64::from(floor) + SUM_ERROR;
-                (reach as f32) < last.score
-            }),
+            Coverage::AtMost(floor) => {
+                verdict.ranked.last().is_some_and(|last| most(floor, 0.0) < last.score)
+            }
             Coverage::Unknown => false,
         };
-    Verdict { ranked, certified, bound_violations }
 }
 
-/// The answer by canonical scores of all rows: the last resort, and right whatever a backend did.
-pub(super) fn full_scan(snapshot: &Snapshot, question: Question<'_>) -> Vec<Ranked> {
+/// The most that the canonical score of a row can be whose real one is at most `raw + bound`.
+fn most(raw: f32, bound: f32) -> f32 {
+    (f64::from(raw) + f64::from(bound) + SUM_ERROR) as f32
+}
+
+/// Computes the canonical scores of some candidates, and holds their raw ones against them.
+fn score(snapshot: &Snapshot, (candidates, bound): (&[Candidate], f32), verdict: &mut Verdict) {
     let matrix = snapshot.matrix();
-    let mut ranked: Vec<Ranked> = (0..matrix.rows().div_ceil(BLOCK_ROWS))
-        .into_par_iter()
-        .flat_map_iter(|block| {
-            let rows = block * BLOCK_ROWS..((block + 1) * BLOCK_ROWS).min(matrix.rows());
-            let mut ranked: Vec<Ranked> = rows
-                .map(|row| row as u32)
-                .filter(|row| !question.skip.contains(*row))
-                .map(|row| {
-                    let score = canonical_score(question.probe, matrix.row(row as usize));
-                    Ranked { row, score, raw: None }
-                })
-                .collect();
-            keep_first(snapshot, &mut ranked, question.k);
-            ranked
-        })
-        .collect();
-    keep_first(snapshot, &mut ranked, question.k);
-    ranked
+    candidates.iter().take(AHEAD).for_each(|candidate| matrix.prefetch(candidate.row as usize));
+    for (place, candidate) in candidates.iter().enumerate() {
+        if let Some(ahead) = candidates.get(place + AHEAD) {
+            matrix.prefetch(ahead.row as usize);
+        }
+        let score = verdict.scorer.score(matrix.row(candidate.row as usize));
+        // Written so that NaN counts as a violation.
+        let honest = (candidate.raw - score).abs() <= bound + SCORE_ROUNDING;
+        verdict.bound_violations += u64::from(!honest);
+        verdict.scored.push(Ranked { row: candidate.row, score, raw: Some(candidate.raw) });
+    }
 }
 
 /// Sorts by the total order and keeps the first `k`.
-fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize) {
-    let index = |ranked: &Ranked| snapshot.index(ranked.row as usize);
-    let order = |a: &Ranked, b: &Ranked| by_rank((a.score, index(a)), (b.score, index(b)));
+pub(super) fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize) {
+    let order = |a: &Ranked, b: &Ranked| {
+        by_rank((a.score, || snapshot.index(a.row as usize)), (b.score, || snapshot.index(b.row as usize)))
+    };
     if ranked.len() > k {
         ranked.select_nth_unstable_by(k - 1, order);
         ranked.truncate(k);
@@ -106,14 +123,13 @@ fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::backend::Candidate;
-    use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey};
+    use crate::domain::{Embedding, NormPolicy, Origin, Prototype, PrototypeKey, canonical_score};
     use crate::gallery::GalleryProfile;
 
     /// Rows at 0, 1, 2... hundredths of a radian from the x axis, every second one twice.
-    fn fan(rows: usize) -> Snapshot {
+    pub(in crate::engine) fn fan(rows: usize) -> Snapshot {
         let prototypes = (0..rows)
             .map(|row| {
                 let angle = (row / 2) as f32 / 100.0;
@@ -131,7 +147,7 @@ mod tests {
         Snapshot::new(GalleryProfile::named("fan", 2), Vec::new(), prototypes)
     }
 
-    fn index_of(snapshot: &Snapshot, ranked: &[Ranked]) -> Vec<u64> {
+    pub(in crate::engine) fn index_of(snapshot: &Snapshot, ranked: &[Ranked]) -> Vec<u64> {
         ranked.iter().map(|r| snapshot.index(r.row as usize)).collect()
     }
 
@@ -146,6 +162,12 @@ mod tests {
         Candidates { rows, coverage, bound }
     }
 
+    fn judge(snapshot: &Snapshot, question: Question<'_>, found: &mut Candidates) -> Verdict {
+        let mut verdict = Verdict::default();
+        verify(snapshot, question, found, &mut verdict);
+        verdict
+    }
+
     #[test]
     fn a_certificate_holds_only_where_nothing_left_out_can_reach_the_kth_place() {
         let snapshot = fan(20);
@@ -153,7 +175,7 @@ mod tests {
         let question = Question { probe: &[1.0, 0.0], skip: &skip, k: 3 };
         let third = canonical_score(&[1.0, 0.0], &[0.01_f32.cos(), 0.01_f32.sin()]);
         let check = |indices: &[u64], coverage| {
-            let verdict = verify(&snapshot, question, &candidates(&snapshot, indices, coverage, 1e-6));
+            let verdict = judge(&snapshot, question, &mut candidates(&snapshot, indices, coverage, 1e-6));
             (index_of(&snapshot, &verdict.ranked), verdict.certified)
         };
         let first = vec![0, 1, 2];
@@ -174,20 +196,33 @@ mod tests {
         for wrong in [f32::NAN, 1.1] {
             let mut found = candidates(&snapshot, &[0, 1, 2, 3], Coverage::All, 1e-3);
             found.rows[2].raw = wrong;
-            let verdict = verify(&snapshot, question, &found);
+            let verdict = judge(&snapshot, question, &mut found);
             assert_eq!((verdict.certified, verdict.bound_violations), (false, 1));
         }
     }
 
+    /// Raw scores as far off as the bound allows: those that cannot reach the k-th place are not computed, and none is missed.
     #[test]
-    fn the_full_scan_ranks_ties_by_index_and_skips() {
-        let snapshot = fan(9000);
-        let row_of_0 = snapshot.rows().position(|row| row.index == 0).unwrap() as u32;
-        let skip = RowSet::from_ranges(vec![(row_of_0, row_of_0 + 1)]);
-        let ranked = full_scan(&snapshot, Question { probe: &[1.0, 0.0], skip: &skip, k: 4 });
-        // 2 pi hundredths of a radian later the fan has come round: rows 1256 and 1257 stand at 6.28.
-        assert_eq!(index_of(&snapshot, &ranked)[0], 1);
-        assert_eq!(ranked.len(), 4);
-        assert!(ranked.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    fn what_cannot_reach_the_kth_place_is_not_computed() {
+        let snapshot = fan(600);
+        let skip = RowSet::default();
+        let question = Question { probe: &[1.0, 0.0], skip: &skip, k: 6 };
+        let indices: Vec<u64> = (0..600).collect();
+        let mut found = candidates(&snapshot, &indices, Coverage::All, 2e-3);
+        for (place, candidate) in found.rows.iter_mut().enumerate() {
+            candidate.raw += 1.9e-3 * (place as f32 * 0.7).sin();
+        }
+        let verdict = judge(&snapshot, question, &mut found);
+        assert_eq!(index_of(&snapshot, &verdict.ranked), [0, 1, 2, 3, 4, 5]);
+        assert!(verdict.certified);
+        // Beyond the bound, where it could not matter: nobody looks.
+        let last = found.rows.iter_mut().min_by(|a, b| a.raw.total_cmp(&b.raw)).unwrap();
+        last.raw -= 0.1;
+        assert_eq!(judge(&snapshot, question, &mut found).bound_violations, 0);
+        // Where it could, it is found out.
+        let best = found.rows.iter_mut().max_by(|a, b| a.raw.total_cmp(&b.raw)).unwrap();
+        best.raw += 0.1;
+        let verdict = judge(&snapshot, question, &mut found);
+        assert_eq!((verdict.certified, verdict.bound_violations), (false, 1));
     }
 }

@@ -61,7 +61,6 @@ impl Recognition for RecognitionService {
         let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
-        telemetry::batch_scanned(asked.query.probes.len());
         let snapshot = Arc::clone(&asked.query.snapshot);
         let answer = recognizer.search(asked.query).await?;
         observe(&recognizer, &answer.report);
@@ -81,7 +80,6 @@ impl Recognition for RecognitionService {
         let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
-        telemetry::batch_scanned(asked.query.probes.len());
         let snapshot = Arc::clone(&asked.query.snapshot);
         let answer = recognizer.recognize(asked.query).await?;
         observe(&recognizer, &answer.report);

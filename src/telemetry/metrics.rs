@@ -76,9 +76,9 @@ declare! {
     INFLIGHT: Kind::Gauge, "lookalike_inflight_requests", [], Some(Unit::Count),
         "Calls being answered now.";
     QUEUE_DEPTH: Kind::Gauge, "lookalike_queue_depth", [], Some(Unit::Count),
-        "Scans waiting for the backend now.";
+        "Scans waiting for the backend now, those included of which only a part has been scanned.";
     BATCH_PROBES: Kind::Histogram(PROBES), "lookalike_batch_probes", [], Some(Unit::Count),
-        "Probes that one scan answered together.";
+        "Probes that the backend scanned together, of one request or several.";
     DECISIONS: Kind::Counter, "lookalike_decisions_total", ["decision"], Some(Unit::Count),
         "Probes recognised or not, by decision.";
     DECISION_HEADROOM: Kind::Histogram(HEADROOM), "lookalike_decision_headroom", ["bound"], None,

@@ -128,7 +128,7 @@ pub fn queue_depth(scans: usize) {
     gauge(&QUEUE_DEPTH, []).set(scans as f64);
 }
 
-/// One scan answered so many probes.
+/// So many probes, of one request or several, were scanned together.
 pub fn batch_scanned(probes: usize) {
     histogram(&BATCH_PROBES, []).record(probes as f64);
 }

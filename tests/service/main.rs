@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod agreement;
+mod batching;
 mod engine;
 mod faults;
 mod lifecycle;

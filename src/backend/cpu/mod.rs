@@ -201,7 +201,7 @@ fn picked<'a>(probes: &'a Matrix, list: &[usize], subset: &'a mut Matrix) -> &'a
     if list.len() == probes.rows() {
         return probes;
     }
-    subset.clear(probes.dim());
+    subset.reset(probes.dim());
     for &probe in list {
         subset.push(probes.row(probe));
     }
