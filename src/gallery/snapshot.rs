@@ -88,6 +88,7 @@ pub struct Snapshot {
     matrix: Arc<Matrix>,
     rows: Vec<Row>,
     identities: Vec<SnapshotIdentity>,
+    largest_identity: usize,
     by_identity: HashMap<String, usize>,
     by_prototype: HashMap<String, Vec<usize>>,
     by_source: HashMap<String, Vec<usize>>,
@@ -122,10 +123,12 @@ impl Snapshot {
             groups[place].1.push((index, prototype));
         }
         let count = groups.iter().map(|(_, members)| members.len()).sum();
+        let largest_identity = groups.iter().map(|(_, members)| members.len()).max().unwrap_or(0);
         let mut snapshot = Self {
             matrix: Arc::new(Matrix::with_capacity(0, profile.dim)),
             rows: Vec::with_capacity(count),
             identities: Vec::with_capacity(groups.len()),
+            largest_identity,
             by_identity,
             by_prototype: HashMap::with_capacity(count),
             by_source: HashMap::new(),
@@ -178,6 +181,11 @@ impl Snapshot {
     /// The persons.
     pub fn identities(&self) -> &[SnapshotIdentity] {
         &self.identities
+    }
+
+    /// Rows of the person who has most; 0 in an empty gallery.
+    pub fn largest_identity(&self) -> usize {
+        self.largest_identity
     }
 
     /// Whether the gallery holds no prototype.
@@ -269,6 +277,7 @@ mod tests {
         assert_eq!(names, ["ann", "bob", "eve"]);
         assert_eq!(snapshot.rows_of_identity("bob"), Some(2..4));
         assert_eq!(snapshot.rows_of_identity("unused"), None);
+        assert_eq!(snapshot.largest_identity(), 2);
         for (place, held) in snapshot.identities().iter().enumerate() {
             assert!(snapshot.rows()[held.rows.clone()].iter().all(|row| row.identity == place));
         }
@@ -322,6 +331,7 @@ mod tests {
     fn an_empty_gallery_is_a_snapshot_too() {
         let snapshot = snapshot(&[]);
         assert!(snapshot.is_empty() && snapshot.identities().is_empty());
+        assert_eq!(snapshot.largest_identity(), 0);
         assert_eq!((snapshot.matrix().rows(), snapshot.matrix().dim()), (0, 2));
         assert!(snapshot.rows_of_prototype("a/b").is_empty());
     }
