@@ -5,6 +5,7 @@
 //! keeps of each probe's scores those that may still reach the first k (see [`select`]). Which thread saw which row changes nothing:
 //! the candidates always hold every row within twice the error bound of the k-th place.
 
+pub mod peak;
 mod scan;
 mod select;
 
