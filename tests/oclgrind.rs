@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use lookalike::backend::opencl::OpenClBackend;
-use lookalike::backend::{Backend, Coverage, RowSet, ScreenJob};
+use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
 use lookalike::config::{DeviceChoice, OpenClSettings};
 use lookalike::domain::Matrix;
 
@@ -128,9 +128,11 @@ fn scan() {
     let skips: Vec<RowSet> = (0..5).map(|probe| RowSet::from_ranges(vec![(probe, 2 * probe)])).collect();
     let mut loaded = backend.load(&rows).unwrap();
     // Lists, merged on the device; then, for more than a list holds, every score.
-    let few = loaded.screen(&ScreenJob { probes: &probes, k: 3, skips: &skips, attempt: 0 }).unwrap();
-    assert!(few.probes.iter().all(|found| matches!(found.coverage, Coverage::AtMost(_))), "{few:?}");
+    let asks = |k| skips.iter().map(|skip| Ask { k, skip }).collect::<Vec<_>>();
+    let mut found = Screened::default();
+    loaded.screen(&ScreenJob { probes: &probes, asks: &asks(3), attempt: 0 }, &mut found).unwrap();
+    assert!(found.probes.iter().all(|probe| matches!(probe.coverage, Coverage::AtMost(_))), "{found:?}");
     let mut loaded = backend.load(&Arc::new(matrix(300, 13, 0))).unwrap();
-    let many = loaded.screen(&ScreenJob { probes: &probes, k: 290, skips: &skips, attempt: 0 }).unwrap();
-    assert!(many.probes.iter().all(|found| found.coverage == Coverage::All), "{many:?}");
+    loaded.screen(&ScreenJob { probes: &probes, asks: &asks(290), attempt: 0 }, &mut found).unwrap();
+    assert!(found.probes.iter().all(|probe| probe.coverage == Coverage::All), "{found:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! A backend scans fast and approximately; the engine verifies. For each probe it returns candidates with raw scores, and says
 //! what it knows of the rows it left out ([`Coverage`]). Order of candidates is free, ties are free, and `raw` may differ from the
-//! real dot product by at most [`Screened::bound`]. One thread owns a backend and all it loaded; nothing here is `Send`.
+//! real dot product by at most [`Candidates::bound`]. One thread owns a backend and all it loaded; nothing here is `Send`.
 
 pub mod cpu;
 pub mod opencl;
@@ -38,7 +38,10 @@ pub trait Backend {
 /// Rows made ready for scanning.
 pub trait Loaded {
     /// Finds candidates for every probe. Each probe's candidates hold distinct rows, none of which the probe skips.
-    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError>;
+    ///
+    /// What was found before is overwritten in `into`, which is handed in again and again so that its memory is. After an error
+    /// it holds nothing of use.
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError>;
 
     /// Bytes of device memory held; 0 where rows are scanned in place.
     fn device_bytes(&self) -> u64 {
@@ -51,34 +54,67 @@ pub trait Loaded {
 pub struct ScreenJob<'a> {
     /// `f32[probes, dim]`, of the loaded rows' dim; at least one probe.
     pub probes: &'a Matrix,
-    /// How many of the first places the candidates must be able to fill; at least 1, may exceed the rows.
-    pub k: usize,
-    /// For each probe the rows to leave out.
-    pub skips: &'a [RowSet],
+    /// For each probe what is asked of it.
+    pub asks: &'a [Ask<'a>],
     /// 0 at first; each time a certificate failed, one more: return more candidates.
     pub attempt: u32,
 }
 
+/// What one probe asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// How many of the first places the candidates must be able to fill; at least 1, may exceed the rows.
+    pub k: usize,
+    /// The rows to leave out.
+    pub skip: &'a RowSet,
+}
+
 /// What a scan found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Screened {
     /// For each probe of the job, in its order.
     pub probes: Vec<Candidates>,
-    /// How far a raw score may lie from the real dot product of two embeddings.
-    pub bound: f32,
     /// Where the time went.
     pub timing: ScreenTiming,
     /// Row numbers that the device returned and that do not exist; the probes concerned are [`Coverage::Unknown`].
     pub invalid_indices: u64,
+    /// Lists that a larger job used: the next one of that size finds their memory again.
+    spare: Vec<Candidates>,
+}
+
+impl Screened {
+    /// Most candidates of a probe whose memory is kept for the next job.
+    const KEPT_CANDIDATES: usize = 4096;
+
+    /// Makes room for a job of so many probes: as many emptied [`Candidates`], each with the memory it had; times and counts are 0.
+    pub fn begin(&mut self, probes: usize) {
+        while self.probes.len() > probes {
+            self.spare.extend(self.probes.pop());
+        }
+        while self.probes.len() < probes {
+            self.probes.push(self.spare.pop().unwrap_or_default());
+        }
+        for found in &mut self.probes {
+            found.rows.clear();
+            // One request for very many rows shall not hold its memory for ever.
+            found.rows.shrink_to(Self::KEPT_CANDIDATES);
+            found.coverage = Coverage::default();
+            found.bound = 0.0;
+        }
+        self.timing = ScreenTiming::default();
+        self.invalid_indices = 0;
+    }
 }
 
 /// What a scan found for one probe.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Candidates {
     /// Physical rows with their raw scores.
     pub rows: Vec<Candidate>,
     /// What is known of the rows that are not among them.
     pub coverage: Coverage,
+    /// How far a raw score in here may lie from the real dot product of probe and row.
+    pub bound: f32,
 }
 
 /// One row that may belong to the answer.
@@ -91,16 +127,27 @@ pub struct Candidate {
 }
 
 /// What is known of the rows that are neither candidates nor skipped.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Coverage {
     /// There are none.
     All,
-    /// Their raw scores are at most this.
+    /// Their real scores are at most this: the dot products of probe and row as real numbers, not as this backend computed them.
     AtMost(f32),
     /// Raw scores are canonical scores, and every row left out scores less than the k-th candidate.
     Exact,
-    /// Nothing: the scan of this probe went wrong.
+    /// Nothing: the scan of this probe went wrong, or was not made.
+    #[default]
     Unknown,
+}
+
+impl Coverage {
+    /// Of a screen whose raw scores lie within `bound` of the real ones, and that left out rows of a raw score of at most `raw`.
+    pub fn below_raw(raw: f32, bound: f32) -> Self {
+        // The sum is exact, or its neighbour above is an upper bound; so is what that becomes in `f32`, or the next number.
+        let sum = (f64::from(raw) + f64::from(bound)).next_up();
+        let near = sum as f32;
+        Self::AtMost(if f64::from(near) < sum { near.next_up() } else { near })
+    }
 }
 
 /// Where the time of a scan went, in nanoseconds; what a backend does not do is 0.
@@ -201,6 +248,37 @@ pub enum BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_screen_begins_empty_and_keeps_its_memory() {
+        let mut screened = Screened::default();
+        screened.begin(3);
+        for found in &mut screened.probes {
+            found.rows.extend([Candidate { row: 1, raw: 0.5 }; 100]);
+            (found.coverage, found.bound) = (Coverage::All, 0.1);
+        }
+        screened.probes[0].rows.reserve(10 * Screened::KEPT_CANDIDATES);
+        screened.timing.scan_ns = 7;
+        screened.invalid_indices = 2;
+        screened.begin(1);
+        assert_eq!(screened.probes, [Candidates::default()]);
+        assert_eq!((screened.timing, screened.invalid_indices), (ScreenTiming::default(), 0));
+        assert!((100..=Screened::KEPT_CANDIDATES).contains(&screened.probes[0].rows.capacity()));
+        screened.begin(3);
+        assert!(screened.probes.iter().all(|found| found.rows.capacity() >= 100 && found.rows.is_empty()));
+    }
+
+    #[test]
+    fn real_scores_below_a_raw_one_are_bounded_from_above() {
+        for (raw, bound) in [(0.7_f32, 1e-5_f32), (-0.7, 1e-5), (1e-9, 7.7e-6), (0.25, 0.0), (0.0, 0.0)] {
+            let Coverage::AtMost(most) = Coverage::below_raw(raw, bound) else { panic!("{raw}") };
+            let sum = f64::from(raw) + f64::from(bound);
+            assert!(
+                f64::from(most) >= sum && f64::from(most.next_down().next_down()) < sum,
+                "{raw}, {bound}"
+            );
+        }
+    }
 
     #[test]
     fn a_row_set_merges_what_touches_or_overlaps() {

@@ -6,10 +6,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{
-    Backend, BackendError, Candidate, Candidates, Coverage, Description, Loaded, ScreenJob, ScreenTiming,
-    Screened,
-};
+use super::{Backend, BackendError, Candidate, Coverage, Description, Loaded, ScreenJob, Screened};
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
 
@@ -46,28 +43,20 @@ struct ReferenceRows {
 }
 
 impl Loaded for ReferenceRows {
-    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError> {
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
         let started = Instant::now();
-        let probes = (0..job.probes.rows())
-            .map(|probe| {
-                let mut scored: Vec<Candidate> = (0..self.rows.rows())
-                    .filter(|row| !job.skips[probe].contains(*row as u32))
-                    .map(|row| Candidate {
-                        row: row as u32,
-                        raw: score(job.probes.row(probe), self.rows.row(row)),
-                    })
-                    .collect();
-                scored.sort_by(|a, b| b.raw.partial_cmp(&a.raw).unwrap_or(Ordering::Equal));
-                let coverage = first_places(&mut scored, job.k);
-                Candidates { rows: scored, coverage }
-            })
-            .collect();
-        Ok(Screened {
-            probes,
-            bound: 0.0,
-            timing: ScreenTiming { scan_ns: started.elapsed().as_nanos() as u64, ..ScreenTiming::default() },
-            invalid_indices: 0,
-        })
+        into.begin(job.probes.rows());
+        for (probe, (ask, found)) in job.asks.iter().zip(&mut into.probes).enumerate() {
+            let rows = (0..self.rows.rows()).filter(|row| !ask.skip.contains(*row as u32));
+            found.rows.extend(rows.map(|row| Candidate {
+                row: row as u32,
+                raw: score(job.probes.row(probe), self.rows.row(row)),
+            }));
+            found.rows.sort_by(|a, b| b.raw.partial_cmp(&a.raw).unwrap_or(Ordering::Equal));
+            found.coverage = first_places(&mut found.rows, ask.k);
+        }
+        into.timing.scan_ns = started.elapsed().as_nanos() as u64;
+        Ok(())
     }
 }
 
@@ -96,21 +85,24 @@ fn score(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::RowSet;
+    use crate::backend::{Ask, RowSet};
     use crate::domain::canonical_score;
 
     #[test]
     fn ties_with_the_last_place_are_kept_and_skipped_rows_are_not() {
         let rows = Arc::new(Matrix::from_rows(2, [&[1.0, 0.0][..], &[0.0, 1.0], &[1.0, 0.0], &[0.6, 0.8]]));
         let probes = Matrix::from_rows(2, [&[1.0, 0.0][..], &[1.0, 0.0]]);
-        let skips = [RowSet::default(), RowSet::from_ranges(vec![(2, 3)])];
+        let (none, third) = (RowSet::default(), RowSet::from_ranges(vec![(2, 3)]));
         let mut loaded = ReferenceBackend::default().load(&rows).unwrap();
-        let job = ScreenJob { probes: &probes, k: 1, skips: &skips, attempt: 0 };
-        let found = loaded.screen(&job).unwrap().probes;
-        let places = |probe: usize| found[probe].rows.iter().map(|c| c.row).collect::<Vec<_>>();
+        let mut found = Screened::default();
+        let asks = [Ask { k: 1, skip: &none }, Ask { k: 1, skip: &third }];
+        loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut found).unwrap();
+        let places = |probe: usize| found.probes[probe].rows.iter().map(|c| c.row).collect::<Vec<_>>();
         assert_eq!((places(0), places(1)), (vec![0, 2], vec![0]));
-        let all = loaded.screen(&ScreenJob { k: 9, ..job }).unwrap().probes;
-        assert_eq!((all[0].rows.len(), all[0].coverage), (4, Coverage::All));
+        let asks = [Ask { k: 9, skip: &none }, Ask { k: 2, skip: &third }];
+        loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut found).unwrap();
+        assert_eq!((found.probes[0].rows.len(), found.probes[0].coverage), (4, Coverage::All));
+        assert_eq!((found.probes[1].rows.len(), found.probes[1].coverage), (2, Coverage::Exact));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The thread that owns the backend and all that it loaded.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use super::plan::{self, BackendChoice, BackendFallback};
 use super::verify::{self, Question, Verdict};
 use super::{Command, EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest, State};
 use crate::backend::cpu::CpuBackend;
-use crate::backend::{Backend, BackendError, Candidates, Loaded, RowSet, ScreenJob};
+use crate::backend::{Ask, Backend, BackendError, Candidates, Loaded, ScreenJob, Screened};
 use crate::config::{BackendSettings, Fallback};
 use crate::domain::Matrix;
 use crate::gallery::Snapshot;
@@ -185,20 +186,20 @@ impl Worker {
             if open.is_empty() {
                 break;
             }
-            let subset = Subset::of(request, &open);
             let started = Instant::now();
-            let screened = resident.rows.screen(&ScreenJob {
-                probes: &subset.probes,
-                k: request.k,
-                skips: &subset.skips,
-                attempt,
-            })?;
+            let asks: Vec<Ask<'_>> =
+                open.iter().map(|&probe| Ask { k: request.k, skip: &request.skips[probe] }).collect();
+            let mut screened = Screened::default();
+            resident.rows.screen(
+                &ScreenJob { probes: &probes_of(request, &open), asks: &asks, attempt },
+                &mut screened,
+            )?;
             report.scan_ns += started.elapsed().as_nanos() as u64;
             report.phases.add(screened.timing);
             report.invalid_indices += screened.invalid_indices;
 
             let started = Instant::now();
-            let verdicts = self.verify(request, &open, &screened.probes, screened.bound);
+            let verdicts = self.verify(request, &open, &screened.probes);
             let mut still_open = Vec::new();
             for (probe, verdict) in open.into_iter().zip(verdicts) {
                 report.bound_violations += verdict.bound_violations;
@@ -221,20 +222,12 @@ impl Worker {
         Ok(ScanAnswer { probes: answers, report })
     }
 
-    fn verify(
-        &self,
-        request: &ScanRequest,
-        probes: &[usize],
-        found: &[Candidates],
-        bound: f32,
-    ) -> Vec<Verdict> {
+    fn verify(&self, request: &ScanRequest, probes: &[usize], found: &[Candidates]) -> Vec<Verdict> {
         self.pool.install(|| {
             probes
                 .par_iter()
                 .zip(found)
-                .map(|(&probe, found)| {
-                    verify::verify(&request.snapshot, question(request, probe), found, bound)
-                })
+                .map(|(&probe, found)| verify::verify(&request.snapshot, question(request, probe), found))
                 .collect()
         })
     }
@@ -244,22 +237,11 @@ fn question(request: &ScanRequest, probe: usize) -> Question<'_> {
     Question { probe: request.probes.row(probe), skip: &request.skips[probe], k: request.k }
 }
 
-/// Some probes of a request, as a job of their own.
-struct Subset<'a> {
-    probes: std::borrow::Cow<'a, Matrix>,
-    skips: std::borrow::Cow<'a, [RowSet]>,
-}
-
-impl<'a> Subset<'a> {
-    fn of(request: &'a ScanRequest, probes: &[usize]) -> Self {
-        use std::borrow::Cow;
-        if probes.len() == request.probes.rows() {
-            return Self { probes: Cow::Borrowed(&request.probes), skips: Cow::Borrowed(&request.skips) };
-        }
-        let rows = probes.iter().map(|&probe| request.probes.row(probe));
-        Self {
-            probes: Cow::Owned(Matrix::from_rows(request.probes.dim(), rows)),
-            skips: Cow::Owned(probes.iter().map(|&probe| request.skips[probe].clone()).collect()),
-        }
+/// Some probes of a request.
+fn probes_of<'a>(request: &'a ScanRequest, probes: &[usize]) -> Cow<'a, Matrix> {
+    if probes.len() == request.probes.rows() {
+        return Cow::Borrowed(&request.probes);
     }
+    let rows = probes.iter().map(|&probe| request.probes.row(probe));
+    Cow::Owned(Matrix::from_rows(request.probes.dim(), rows))
 }

@@ -54,22 +54,19 @@ struct CpuRows {
 }
 
 impl Loaded for CpuRows {
-    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError> {
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
         let bound = error_bound(self.rows.dim());
         let started = Instant::now();
         let partial = self.pool.install(|| scan::scan(&self.rows, job, bound));
         let scanned = Instant::now();
-        let probes = self.pool.install(|| scan::merge(partial));
-        Ok(Screened {
-            probes,
-            bound,
-            timing: ScreenTiming {
-                scan_ns: (scanned - started).as_nanos() as u64,
-                host_merge_ns: scanned.elapsed().as_nanos() as u64,
-                ..ScreenTiming::default()
-            },
-            invalid_indices: 0,
-        })
+        into.begin(job.probes.rows());
+        self.pool.install(|| scan::merge(partial, &mut into.probes));
+        into.timing = ScreenTiming {
+            scan_ns: (scanned - started).as_nanos() as u64,
+            host_merge_ns: scanned.elapsed().as_nanos() as u64,
+            ..ScreenTiming::default()
+        };
+        Ok(())
     }
 }
 
@@ -111,7 +108,7 @@ fn instruction_set() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Coverage, RowSet};
+    use crate::backend::{Ask, Coverage, RowSet};
     use crate::domain::{Embedding, NormPolicy, canonical_score};
 
     fn wave(row: usize, dim: usize) -> Embedding {
@@ -126,9 +123,11 @@ mod tests {
         let probes: Vec<Embedding> = (0..probe_count).map(|probe| wave(probe * 3 + 1, dim)).collect();
         let probes = Matrix::from_rows(dim, probes.iter().map(Embedding::as_slice));
         let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
-        let skips = vec![RowSet::from_ranges(vec![(2, 4), (500, 700)]); probe_count];
+        let skip = RowSet::from_ranges(vec![(2, 4), (500, 700)]);
+        let asks = vec![Ask { k, skip: &skip }; probe_count];
         let mut loaded = CpuBackend::new(pool).load(&matrix).unwrap();
-        let screened = loaded.screen(&ScreenJob { probes: &probes, k, skips: &skips, attempt: 0 }).unwrap();
+        let mut screened = Screened::default();
+        loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
         (matrix, probes, screened)
     }
 
@@ -146,7 +145,7 @@ mod tests {
                         let row = candidate.row as usize;
                         assert!(std::mem::take(&mut left[row]), "row {row} twice or though skipped");
                         let real = canonical_score(probes.row(probe), matrix.row(row));
-                        assert!((real - candidate.raw).abs() <= screened.bound + 1e-7);
+                        assert!((real - candidate.raw).abs() <= found.bound + 1e-7);
                     }
                     let best_left = left
                         .iter()
@@ -157,7 +156,7 @@ mod tests {
                     match found.coverage {
                         Coverage::All => assert!(best_left.is_infinite()),
                         Coverage::AtMost(floor) => {
-                            assert!(found.rows.len() >= k && best_left <= floor + screened.bound + 1e-7);
+                            assert!(found.rows.len() >= k && best_left <= floor + 1e-7);
                         }
                         Coverage::Exact | Coverage::Unknown => panic!("{:?}", found.coverage),
                     }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::select::Selector;
+use super::select::{Margins, Selector};
 use crate::backend::{Candidates, ScreenJob};
 use crate::domain::Matrix;
 
@@ -25,7 +25,7 @@ pub(super) fn scan(rows: &Matrix, job: &ScreenJob<'_>, bound: f32) -> Vec<Select
             let first = part * part_rows;
             let count = part_rows.min(rows.rows() - first);
             let mut selectors: Selectors =
-                (0..job.probes.rows()).map(|_| Selector::new(job.k, slack)).collect();
+                job.asks.iter().map(|ask| Selector::new(ask.k, Margins { bound, slack })).collect();
             let mut scores = vec![0.0_f32; BLOCK_ROWS * TILE_PROBES.min(job.probes.rows())];
             for (tile, selectors) in selectors.chunks_mut(TILE_PROBES).enumerate() {
                 let tile = Tile { first_probe: tile * TILE_PROBES, selectors };
@@ -60,7 +60,7 @@ fn scan_part(
         for ((probe, selector), scores) in
             tile.selectors.iter_mut().enumerate().zip(scores.chunks_exact(count))
         {
-            let skip = &job.skips[tile.first_probe + probe];
+            let skip = job.asks[tile.first_probe + probe].skip;
             selector.take(first as u32, scores, |row| skip.contains(row));
         }
     }
@@ -111,13 +111,13 @@ fn dot_products(probes: Block<'_>, rows: Block<'_>, scores: &mut [f32]) {
 }
 
 /// The candidates of each probe over all parts.
-pub(super) fn merge(parts: Vec<Selectors>) -> Vec<Candidates> {
+pub(super) fn merge(parts: Vec<Selectors>, into: &mut [Candidates]) {
     let mut parts = parts.into_iter();
-    let Some(mut merged) = parts.next() else { return Vec::new() };
+    let Some(mut merged) = parts.next() else { return };
     for part in parts {
         for (selector, other) in merged.iter_mut().zip(part) {
             selector.absorb(other);
         }
     }
-    merged.into_par_iter().map(Selector::finish).collect()
+    merged.into_par_iter().zip(into).for_each(|(selector, found)| selector.finish(found));
 }

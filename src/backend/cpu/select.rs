@@ -15,12 +15,21 @@ fn any_reaches(scores: &[f32], cut: f32) -> bool {
     scores.iter().fold(false, |any, score| any | (*score >= cut))
 }
 
+/// How far scores may be off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Margins {
+    /// The error bound of a score.
+    pub(super) bound: f32,
+    /// At least twice that, and the roundings of comparing.
+    pub(super) slack: f32,
+}
+
 /// Candidates of one probe among the rows seen so far.
 #[derive(Debug)]
 pub(super) struct Selector {
     kept: Vec<Candidate>,
     k: usize,
-    slack: f32,
+    margins: Margins,
     /// Scores below this are dropped; -inf until something had to be.
     cut: f32,
     /// `kept` is pruned when it reaches this.
@@ -28,9 +37,9 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    pub(super) fn new(k: usize, slack: f32) -> Self {
+    pub(super) fn new(k: usize, margins: Margins) -> Self {
         let full = 2 * k + 64;
-        Self { kept: Vec::new(), k, slack, cut: f32::NEG_INFINITY, full }
+        Self { kept: Vec::new(), k, margins, cut: f32::NEG_INFINITY, full }
     }
 
     /// Takes the scores of rows `first_row..`, less those that `skip` holds.
@@ -63,7 +72,7 @@ impl Selector {
             return;
         }
         let (_, kth, _) = self.kept.select_nth_unstable_by(self.k - 1, |a, b| b.raw.total_cmp(&a.raw));
-        let cut = (kth.raw - self.slack).next_down();
+        let cut = (kth.raw - self.margins.slack).next_down();
         self.cut = self.cut.max(cut);
         let before = self.kept.len();
         self.kept.retain(|candidate| candidate.raw >= cut);
@@ -73,10 +82,12 @@ impl Selector {
     }
 
     /// The candidates.
-    pub(super) fn finish(mut self) -> Candidates {
+    pub(super) fn finish(mut self, into: &mut Candidates) {
         self.prune();
-        let coverage = if self.cut == f32::NEG_INFINITY { Coverage::All } else { Coverage::AtMost(self.cut) };
-        Candidates { rows: self.kept, coverage }
+        let bound = self.margins.bound;
+        let all = self.cut == f32::NEG_INFINITY;
+        let coverage = if all { Coverage::All } else { Coverage::below_raw(self.cut, bound) };
+        *into = Candidates { rows: self.kept, coverage, bound };
     }
 }
 
@@ -85,9 +96,10 @@ mod tests {
     use super::*;
 
     fn select(scores: &[f32], k: usize, slack: f32) -> (Vec<u32>, Coverage) {
-        let mut selector = Selector::new(k, slack);
+        let mut selector = Selector::new(k, Margins { bound: slack / 2.0, slack });
         selector.take(0, scores, |_| false);
-        let found = selector.finish();
+        let mut found = Candidates::default();
+        selector.finish(&mut found);
         let mut rows: Vec<u32> = found.rows.iter().map(|c| c.row).collect();
         rows.sort_unstable();
         (rows, found.coverage)
@@ -98,7 +110,7 @@ mod tests {
         let (rows, coverage) = select(&[0.1, 0.9, 0.5, 0.45, 0.3], 2, 0.06);
         assert_eq!(rows, [1, 2, 3]);
         let Coverage::AtMost(floor) = coverage else { panic!("{coverage:?}") };
-        assert!((0.3..0.45).contains(&floor));
+        assert!((0.33..0.48).contains(&floor));
     }
 
     #[test]
@@ -117,12 +129,14 @@ mod tests {
     fn halves_seen_apart_give_what_the_whole_gives() {
         let scores: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.7).sin()).collect();
         let (left, right) = scores.split_at(1777);
-        let mut selector = Selector::new(10, 1e-4);
+        let mut selector = Selector::new(10, Margins { bound: 5e-5, slack: 1e-4 });
         selector.take(0, left, |_| false);
-        let mut other = Selector::new(10, 1e-4);
+        let mut other = Selector::new(10, Margins { bound: 5e-5, slack: 1e-4 });
         other.take(1777, right, |_| false);
         selector.absorb(other);
-        let mut rows: Vec<u32> = selector.finish().rows.iter().map(|c| c.row).collect();
+        let mut found = Candidates::default();
+        selector.finish(&mut found);
+        let mut rows: Vec<u32> = found.rows.iter().map(|c| c.row).collect();
         rows.sort_unstable();
         assert_eq!(rows, select(&scores, 10, 1e-4).0);
     }

@@ -11,6 +11,15 @@ use crate::backend::{Candidate, Candidates, Coverage, RowSet};
 /// The row number of a place in a list that no row fills, as in `lanes.cl`.
 const NO_ROW: u32 = u32::MAX;
 
+/// What was scanned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scanned {
+    /// How many rows in all.
+    pub(super) rows: u32,
+    /// How far a raw score may be off.
+    pub(super) bound: f32,
+}
+
 /// The candidates of one probe so far.
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
@@ -82,8 +91,9 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The candidates, and how many row numbers did not exist. `rows` is how many rows were scanned in all.
-    pub(super) fn finish(mut self, rows: u32) -> (Candidates, u64) {
+    /// Gives the candidates, and how many row numbers did not exist.
+    pub(super) fn finish(mut self, scanned: Scanned, into: &mut Candidates) -> u64 {
+        let Scanned { rows, bound } = scanned;
         self.cut();
         let all = eligible(self.skips, &(0..rows));
         self.held.sort_unstable_by_key(|candidate| candidate.row);
@@ -95,9 +105,10 @@ impl<'a> Collector<'a> {
         } else if before == all {
             Coverage::All
         } else {
-            Coverage::AtMost(lowest(&self.held))
+            Coverage::below_raw(lowest(&self.held), bound)
         };
-        (Candidates { rows: self.held, coverage }, self.invalid_indices)
+        *into = Candidates { rows: self.held, coverage, bound };
+        self.invalid_indices
     }
 }
 
@@ -121,6 +132,12 @@ fn eligible(skips: &RowSet, rows: &Range<u32>) -> usize {
 mod tests {
     use super::*;
 
+    fn finish(collector: Collector<'_>, rows: u32) -> (Candidates, u64) {
+        let mut found = Candidates::default();
+        let invalid = collector.finish(Scanned { rows, bound: 0.25 }, &mut found);
+        (found, invalid)
+    }
+
     fn rows_of(candidates: &Candidates) -> Vec<u32> {
         candidates.rows.iter().map(|candidate| candidate.row).collect()
     }
@@ -131,9 +148,9 @@ mod tests {
         let mut collector = Collector::new(&none, 2);
         collector.take_list(0..3, &[0.5, 0.9], &[0, 2]);
         collector.take_list(3..5, &[0.7, 0.1], &[4, 3]);
-        let (candidates, invalid) = collector.finish(5);
+        let (candidates, invalid) = finish(collector, 5);
         assert_eq!((rows_of(&candidates), invalid), (vec![2, 4], 0));
-        assert_eq!(candidates.coverage, Coverage::AtMost(0.7));
+        assert_eq!((candidates.coverage, candidates.bound), (Coverage::below_raw(0.7, 0.25), 0.25));
     }
 
     #[test]
@@ -141,7 +158,7 @@ mod tests {
         let skips = RowSet::from_ranges(vec![(1, 3)]);
         let mut collector = Collector::new(&skips, 4);
         collector.take_list(0..4, &[0.5, 0.9, f32::MIN, f32::MIN], &[0, 3, NO_ROW, NO_ROW]);
-        let (candidates, _) = collector.finish(4);
+        let (candidates, _) = finish(collector, 4);
         assert_eq!((rows_of(&candidates), candidates.coverage), (vec![0, 3], Coverage::All));
     }
 
@@ -158,7 +175,7 @@ mod tests {
         for (fault, scores, indices, expected) in faults {
             let mut collector = Collector::new(&skips, 2);
             collector.take_list(0..4, scores, indices);
-            let (candidates, invalid) = collector.finish(4);
+            let (candidates, invalid) = finish(collector, 4);
             assert_eq!((candidates.coverage, invalid), (Coverage::Unknown, expected), "{fault}");
             assert_eq!(rows_of(&candidates), [0], "{fault}");
         }
@@ -172,11 +189,11 @@ mod tests {
         for row in 0..1009_u32 {
             collector.take_score(row, (row * 7 % 1009) as f32);
         }
-        let (candidates, _) = collector.finish(1009);
+        let (candidates, _) = finish(collector, 1009);
         let mut best: Vec<f32> = candidates.rows.iter().map(|candidate| candidate.raw).collect();
         best.sort_by(f32::total_cmp);
         assert_eq!(best, [1006.0, 1007.0, 1008.0]);
-        assert_eq!(candidates.coverage, Coverage::AtMost(1006.0));
+        assert_eq!(candidates.coverage, Coverage::below_raw(1006.0, 0.25));
     }
 
     #[test]

@@ -12,11 +12,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::backend::{BackendError, Loaded, RowSet, ScreenJob, ScreenTiming, Screened};
+use crate::backend::{Ask, BackendError, Loaded, ScreenJob, ScreenTiming, Screened};
 use crate::domain::Matrix;
 
 use super::bound::error_bound;
-use super::collect::Collector;
+use super::collect::{Collector, Scanned};
 use super::device::{Arg, Device, Event, Kernel};
 use super::program::{MAX_QUERY_COUNT, Parameters, Programs, Role, Tiling, list_size};
 use super::range::{ScanShape, WorkLimits, merge_range, score_range};
@@ -54,35 +54,30 @@ pub(super) struct LoadedRows {
 }
 
 impl Loaded for LoadedRows {
-    fn screen(&mut self, job: &ScreenJob<'_>) -> Result<Screened, BackendError> {
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
         let engine = &mut *self.engine.borrow_mut();
         self.rows.settle(&engine.device)?;
         let matrix = self.rows.matrix();
-        let wanted = wanted(job.k, job.attempt, matrix.rows());
-        let mut screened = Screened {
-            probes: Vec::with_capacity(job.probes.rows()),
-            bound: error_bound(matrix.stride()),
-            timing: ScreenTiming::default(),
-            invalid_indices: 0,
-        };
+        let scanned = Scanned { rows: matrix.rows() as u32, bound: error_bound(matrix.stride()) };
+        into.begin(job.probes.rows());
         for first in (0..job.probes.rows()).step_by(MAX_QUERY_COUNT) {
-            let probes = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
-            let tile = Tile { probes: job.probes, range: probes.clone(), skips: &job.skips[probes] };
-            let collectors = match list_size(wanted) {
+            let range = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
+            let asks = &job.asks[range.clone()];
+            let wanted = asks.iter().map(|ask| wanted(ask.k, job.attempt, matrix.rows())).collect();
+            let tile = Tile { probes: job.probes, range: range.clone(), asks, wanted };
+            let collectors = match list_size(tile.most_wanted()) {
                 // Nothing to scan: no kernel need be compiled to say so.
-                _ if matrix.rows() == 0 => tile.collectors(wanted),
-                Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut screened.timing)?,
-                None => scan_scores(engine, &self.rows, &tile, wanted, &mut screened.timing)?,
+                _ if matrix.rows() == 0 => tile.collectors(),
+                Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut into.timing)?,
+                None => scan_scores(engine, &self.rows, &tile, &mut into.timing)?,
             };
             let merging = Instant::now();
-            for collector in collectors {
-                let (candidates, invalid) = collector.finish(matrix.rows() as u32);
-                screened.probes.push(candidates);
-                screened.invalid_indices += invalid;
+            for (collector, found) in collectors.into_iter().zip(&mut into.probes[range]) {
+                into.invalid_indices += collector.finish(scanned, found);
             }
-            screened.timing.host_merge_ns += nanoseconds(merging);
+            into.timing.host_merge_ns += nanoseconds(merging);
         }
-        Ok(screened)
+        Ok(())
     }
 
     fn device_bytes(&self) -> u64 {
@@ -94,7 +89,9 @@ impl Loaded for LoadedRows {
 struct Tile<'a> {
     probes: &'a Matrix,
     range: Range<usize>,
-    skips: &'a [RowSet],
+    asks: &'a [Ask<'a>],
+    /// For each probe how many candidates it is to have.
+    wanted: Vec<usize>,
 }
 
 impl<'a> Tile<'a> {
@@ -102,8 +99,17 @@ impl<'a> Tile<'a> {
         self.range.len()
     }
 
-    fn collectors(&self, wanted: usize) -> Vec<Collector<'a>> {
-        self.skips.iter().map(|skips| Collector::new(skips, wanted)).collect()
+    /// One pass serves all its probes: it is as wide as the one that wants most.
+    fn most_wanted(&self) -> usize {
+        self.wanted.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Each keeps what its own probe wants, as if it were alone: rounded up to what a list holds, since that costs nothing.
+    fn collectors(&self) -> Vec<Collector<'a>> {
+        let of_probe = |(ask, &wanted): (&Ask<'a>, &usize)| {
+            Collector::new(ask.skip, list_size(wanted).unwrap_or(wanted))
+        };
+        self.asks.iter().zip(&self.wanted).map(of_probe).collect()
     }
 }
 
@@ -134,10 +140,10 @@ fn scan_lists<'a>(
     let pending = (MERGED_BYTES / merged_bytes).clamp(1, MAX_PENDING_CHUNKS).min(chunks.len().max(1));
 
     scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
-    scratch.put_skips(device, tile.skips)?;
+    scratch.put_skips(device, tile.asks)?;
     scratch.size_lists(device, shape.lists * probes * list, pending * probes * list)?;
     let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
-    let mut collectors = tile.collectors(list);
+    let mut collectors = tile.collectors();
     let (mut waited_ns, mut merged_ns) = (nanoseconds(started), 0);
     for group in chunks.chunks(pending) {
         let started = Instant::now();
@@ -208,7 +214,6 @@ fn scan_scores<'a>(
     engine: &mut Engine,
     rows: &Rows,
     tile: &Tile<'a>,
-    wanted: usize,
     timing: &mut ScreenTiming,
 ) -> Result<Vec<Collector<'a>>, BackendError> {
     let Engine { device, tuning, programs, scratch } = engine;
@@ -223,7 +228,7 @@ fn scan_scores<'a>(
     let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
     scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
     scratch.size_scores(device, launch_rows * probes)?;
-    let mut collectors = tile.collectors(wanted);
+    let mut collectors = tile.collectors();
     timing.scan_ns += nanoseconds(started);
     for chunk in rows.chunks() {
         let started = Instant::now();

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::backend::{BackendError, RowSet};
+use crate::backend::{Ask, BackendError};
 use crate::domain::Matrix;
 
 use super::device::{Arg, Buffer, Device, Element};
@@ -100,12 +100,12 @@ impl Scratch {
     }
 
     /// Copies the rows that each probe skips to the device.
-    pub(super) fn put_skips(&mut self, device: &Device, skips: &[RowSet]) -> Result<(), BackendError> {
-        let mut offsets = Vec::with_capacity(skips.len() + 1);
+    pub(super) fn put_skips(&mut self, device: &Device, asks: &[Ask<'_>]) -> Result<(), BackendError> {
+        let mut offsets = Vec::with_capacity(asks.len() + 1);
         let mut ranges = Vec::new();
         offsets.push(0);
-        for set in skips {
-            ranges.extend(set.ranges().iter().flat_map(|(start, end)| [*start, *end]));
+        for ask in asks {
+            ranges.extend(ask.skip.ranges().iter().flat_map(|(start, end)| [*start, *end]));
             offsets.push((ranges.len() / 2) as u32);
         }
         self.skip_offsets.put(device, &offsets)?;
