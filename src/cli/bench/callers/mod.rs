@@ -84,6 +84,8 @@ pub(super) fn measure(
     let calling = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let messages = messages(&probes, plan.max_candidates);
     let called = calling.block_on(call(address, messages, plan));
+    // With it the callers' connections close, which the server would wait for.
+    drop(calling);
     let _ = stop.send(());
     // Why the server ended says more than that its callers lost it.
     serving.block_on(server)??;
