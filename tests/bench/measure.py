@@ -198,6 +198,7 @@ def parse():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--versus", required=True)
     parser.add_argument("--faces", required=True, type=Path)
+    parser.add_argument("--load", type=float, default=os.getloadavg()[0], help="what the machine did beside, before this")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS), metavar="NAME")
     parser.add_argument("--rounds", type=int, help="how often each side is timed; 3 searches a time")
@@ -206,6 +207,8 @@ def parse():
 
 def main():
     asked = parse()
+    if asked.load > page.QUIET:
+        print(f"the machine is busy (load {asked.load:.1f}); the page will say so", file=sys.stderr)
     more = {"binary": asked.binary, "versus": asked.versus, "faces": asked.faces}
     if asked.quick:
         plan = Plan(**more, rows=20_000, wide_rows=10_000, grown_rows=200_000, many_probes=512, rounds=asked.rounds or 1,
@@ -231,7 +234,7 @@ def main():
             continue
         print(f"{name}: done in {time.monotonic() - started:.1f} s", file=sys.stderr)
         found[name] = {"name": name, "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), "result": result}
-    found["machine"] = {"name": "machine", "result": machine(plan, asked.quick)}
+    found["machine"] = {"name": "machine", "result": machine(plan, asked.quick, asked.load)}
     order = ["machine", *MEASUREMENTS]
     results.write_text("".join(json.dumps(found[name]) + "\n" for name in order if name in found))
     page.write(results, folder / "README.md")
@@ -239,11 +242,11 @@ def main():
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
-def machine(plan, quick):
+def machine(plan, quick, load):
     report = bench(plan, "--rows", 1000, "--probes-count", 1, "--repeat", 1)
     peers = {name: importlib.metadata.version(name) for name in ("faiss-cpu", "numpy", "usearch")}
     return {"cpu": report["device"], "path": report["driver"], "cores": os.cpu_count(), "threads": report["threads"],
-            "peers": peers, "quick": quick}
+            "peers": peers, "quick": quick, "load": round(load, 2)}
 
 
 if __name__ == "__main__":

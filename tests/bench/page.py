@@ -15,6 +15,9 @@ from xml.sax.saxutils import escape
 BEGIN, END = "<!-- results: written by tests/bench/run -->", "<!-- end of results -->"
 PLOT = "results.svg"
 
+# More load than this before measuring is other work.
+QUIET = 0.5
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -172,6 +175,8 @@ def machine_lines(results):
         int8, f32 = (max((one[kind] for one in measured), key=lambda peak: peak["gops"]) for kind in ("int8", "f32"))
         lines.append(f"Memory is read at {best['memory_gb_per_s']['best']:.1f} GB/s; registers do {int8['gops']:.0f} GOP/s of int8 "
                      f"({int8['level']}) and {f32['gops']:.0f} GFLOP/s of f32 ({f32['level']}).")
+    if machine["load"] > QUIET:
+        lines.append(f"**The machine was busy with other things (load {machine['load']:.1f}): peers that spin while they wait suffer most from that.**")
     if machine["quick"]:
         lines.append("**A quick run, to see whether measuring works: fewer rows and rounds than the bars are meant for.**")
     return "\n".join(lines)

@@ -160,9 +160,9 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
-/// The value that so large a part of at least one value does not exceed: `part` of 0.99 for all but the slowest hundredth.
-pub(super) fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let place = (part * sorted.len() as f64).ceil() as usize;
+/// The value that so many in a hundred of at least one value do not exceed.
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let place = (percent * sorted.len()).div_ceil(100);
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
@@ -177,11 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_one_of_the_values() {
+    fn a_percentile_is_one_of_the_values() {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        let of = |part| quantile(&values, part) as u32;
-        assert_eq!([of(0.0), of(0.5), of(0.99), of(1.0)], [1, 100, 198, 200]);
-        assert!((quantile(&[7.0], 0.99) - 7.0).abs() < 1e-12);
+        for (percent, expected) in [(0, 1.0), (50, 100.0), (99, 198.0), (100, 200.0)] {
+            assert!((percentile(&values, percent) - expected).abs() < 1e-12, "{percent}");
+        }
+        assert!((percentile(&[7.0], 99) - 7.0).abs() < 1e-12);
     }
 
     #[cfg(target_os = "linux")]

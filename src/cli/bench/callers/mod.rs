@@ -66,7 +66,7 @@ pub(super) fn measure(
     let (records, probes) = vectors.into_records();
     let import = Import { gallery: DEFAULT_GALLERY, options: ImportOptions::default(), records };
     Store::create_or_open(folder.path())?.import(import, &mut |_| ())?;
-    settings.storage.path = folder.path().to_owned();
+    settings.storage.path = folder.path().into();
     // Shedding is not what is measured.
     let limits = &mut settings.server.limits;
     limits.max_in_flight = limits.max_in_flight.max(plan.callers);

@@ -4,7 +4,7 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use super::{Called, Plan, Round};
-use crate::cli::bench::report::{median, quantile};
+use crate::cli::bench::report::{median, percentile};
 use crate::cli::output::table;
 
 /// What was served.
@@ -39,8 +39,8 @@ impl Tally {
             requests: sorted.len(),
             round_per_s: self.per_s.clone(),
             per_s: median(self.per_s.clone()),
-            p50_ms: quantile(&sorted, 0.5),
-            p99_ms: quantile(&sorted, 0.99),
+            p50_ms: percentile(&sorted, 50),
+            p99_ms: percentile(&sorted, 99),
         }
     }
 }
