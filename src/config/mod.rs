@@ -15,7 +15,8 @@ mod validate;
 
 pub use load::{DEFAULTS, Sources, load};
 pub use model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Limits, LogFormat, LogSettings,
-    MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings, StorageSettings,
+    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
+    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    StorageSettings,
 };
 pub use problem::{ConfigError, Problem};

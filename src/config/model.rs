@@ -138,6 +138,36 @@ pub enum Fallback {
 pub struct CpuSettings {
     /// Threads that scan; 0 in the file has become the number of cores.
     pub threads: usize,
+    /// The instructions of the quantised screen; `None`: the best there are.
+    pub instructions: Option<Instructions>,
+}
+
+/// Instructions that the quantised screen of the CPU backend is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// x86-64: AVX-512 with VNNI.
+    Avx512Vnni,
+    /// x86-64: AVX2 with FMA.
+    Avx2,
+    /// aarch64: the dot product extension of NEON.
+    NeonDot,
+    /// Whatever the compiler may assume.
+    Portable,
+}
+
+impl Instructions {
+    /// All of them, the best of each architecture first.
+    pub const ALL: [Self; 4] = [Self::Avx512Vnni, Self::Avx2, Self::NeonDot, Self::Portable];
+
+    /// As the configuration spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Avx512Vnni => "avx512vnni",
+            Self::Avx2 => "avx2",
+            Self::NeonDot => "neondot",
+            Self::Portable => "portable",
+        }
+    }
 }
 
 /// `backend.opencl`.

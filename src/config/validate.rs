@@ -10,8 +10,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use super::model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Limits, LogFormat, LogSettings,
-    MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings, StorageSettings,
+    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
+    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    StorageSettings,
 };
 use super::problem::Problem;
 use super::reader::Reader;
@@ -138,11 +139,15 @@ fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     });
+    let instructions: Vec<_> = std::iter::once(("auto", None))
+        .chain(Instructions::ALL.map(|instructions| (instructions.as_str(), Some(instructions))))
+        .collect();
+    let instructions = reader.choice("backend.cpu.instructions", &instructions);
     let opencl = opencl(reader);
     Some(BackendSettings {
         kind: kind?,
         fallback: fallback?,
-        cpu: CpuSettings { threads: threads? },
+        cpu: CpuSettings { threads: threads?, instructions: instructions? },
         opencl: opencl?,
     })
 }

@@ -37,6 +37,16 @@ impl Matrix {
         matrix
     }
 
+    /// Drops all rows, keeping their memory for rows of `dim` components.
+    ///
+    /// # Panics
+    /// If `dim` is 0.
+    pub fn clear(&mut self, dim: usize) {
+        let values = std::mem::replace(&mut self.values, AVec::new(ROW_ALIGNMENT));
+        *self = Self { values, ..Self::with_capacity(0, dim) };
+        self.values.clear();
+    }
+
     /// Appends one row.
     ///
     /// # Panics

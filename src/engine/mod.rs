@@ -23,6 +23,7 @@ pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::BackendError;
+use crate::backend::cpu::NoInstructions;
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
 
@@ -38,6 +39,9 @@ pub enum EngineError {
     /// The backend failed, and the configuration wants no other to answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The processor has not the instructions that the configuration names.
+    #[error(transparent)]
+    Instructions(#[from] NoInstructions),
     /// The engine has stopped.
     #[error("the engine has stopped")]
     Stopped,

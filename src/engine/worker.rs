@@ -29,6 +29,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 pub(super) struct Worker {
     pool: Arc<ThreadPool>,
     primary: Box<dyn Backend>,
+    /// What answers where the primary fails.
+    cpu: CpuBackend,
     fallback: Fallback,
     /// Why the primary is not what was wished for, from the start.
     standing_fallback: Option<BackendFallback>,
@@ -57,10 +59,12 @@ impl Worker {
             .build()
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let pool = Arc::new(pool);
-        let plan = plan::choose(settings, CpuBackend::new(Arc::clone(&pool)))?;
+        let cpu = CpuBackend::new(Arc::clone(&pool), &settings.cpu)?;
+        let plan = plan::choose(settings, cpu.clone())?;
         let worker = Self {
             pool,
             primary: plan.primary,
+            cpu,
             fallback: settings.fallback,
             standing_fallback: plan.choice.fallback.clone(),
             residents: HashMap::new(),
@@ -154,7 +158,7 @@ impl Worker {
             return Err(because);
         }
         tracing::warn!(gallery = snapshot.profile().name, error = %because, "the backend failed; the CPU answers");
-        let mut cpu = CpuBackend::new(Arc::clone(&self.pool));
+        let mut cpu = self.cpu.clone();
         Ok(Resident {
             generation: snapshot.profile().generation,
             rows: cpu.load(snapshot.matrix())?,

@@ -120,8 +120,9 @@ impl From<EngineError> for Status {
                 tracing::error!(%error, "the backend failed and backend.fallback is fail");
                 Self::internal("the backend failed; the server's log says why")
             }
-            EngineError::Threads(reason) => {
-                tracing::error!(reason, "the engine's threads failed");
+            // Both end the start, before there is anybody to answer.
+            EngineError::Threads(_) | EngineError::Instructions(_) => {
+                tracing::error!(%error, "the engine did not start");
                 Self::internal("the engine failed; the server's log says why")
             }
         }

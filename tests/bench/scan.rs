@@ -77,10 +77,11 @@ fn canonical(criterion: &mut Criterion) {
 fn screen(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("screen");
     let [rows, _] = ROWS;
-    let threads = settings().backend.cpu.threads;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+    let cpu = settings().backend.cpu;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(cpu.threads).build().expect("threads");
     let (vectors, probes) = made(rows, 256);
-    let mut loaded = CpuBackend::new(Arc::new(pool)).load(&matrix(&vectors)).expect("memory");
+    let mut backend = CpuBackend::new(Arc::new(pool), &cpu).expect("instructions");
+    let mut loaded = backend.load(&matrix(&vectors)).expect("memory");
     let mut screened = Screened::default();
     for (count, k) in [(1, TOP_K), (16, TOP_K), (256, TOP_K), (16, 1), (16, 1000)] {
         let probes = matrix(&probes[..count]);

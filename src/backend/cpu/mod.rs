@@ -1,41 +1,108 @@
-//! The CPU backend: dot products in `f32` by a matrix crate, block by block, and a choice of candidates that is right by
-//! construction.
+//! The CPU backend: a screen in bytes, a screen in `f32` behind it, and a choice of candidates that is right by construction.
 //!
-//! Rows are parted over the threads; a thread multiplies a block of rows with a tile of probes, so that both stay in its cache, and
-//! keeps of each probe's scores those that may still reach the first k (see [`select`]). Which thread saw which row changes nothing:
-//! the candidates always hold every row within twice the error bound of the k-th place.
+//! Rows are kept twice: as the embeddings they are, and quantised to a byte a component ([`quantized`]), which takes a quarter of the
+//! memory and several times less arithmetic to scan. Where bytes cannot tell rows apart, the scan of a probe is given up and done
+//! in `f32` ([`float`]). Both offer rows with proven intervals of their scores to [`select`], so the candidates always hold every row
+//! that may be among the first k.
+//!
+//! A scan allocates nothing once it has seen its like: selectors, quantised probes and lists are kept from scan to scan.
 
-pub mod peak;
-mod scan;
+mod float;
+mod fma;
+mod kernel;
+mod peak;
+mod quantized;
 mod select;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
+use std::cell::RefCell;
 use std::fs;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::ThreadPool;
+use thiserror::Error;
 
-use super::{Backend, BackendError, Description, Loaded, ScreenJob, ScreenTiming, Screened};
+use self::kernel::Kernel;
+use self::quantized::{QuantizedProbes, QuantizedRows};
+use self::select::Wanted;
+use self::sweep::Sweep;
+use super::{Backend, BackendError, Candidates, Coverage, Description, Loaded, ScreenJob, Screened};
+use crate::config::{CpuSettings, Instructions};
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
 
-/// The CPU backend.
-#[derive(Debug)]
+pub use fma::peak_f32;
+pub use peak::{Peak, peak};
+
+/// A probe that asks for more than one row in so many is scanned in `f32` at once: most rows would be kept.
+const ROWS_A_PLACE: usize = 16;
+
+/// Scans that are done in `f32` at once after bytes could not tell rows apart for most probes of one.
+const DISTRUST: u32 = 31;
+
+/// Instructions that this processor has not, or that this program has no code for.
+#[derive(Debug, Error)]
+#[error("backend.cpu.instructions: expected {}, got {wanted}", present.join(", "))]
+pub struct NoInstructions {
+    /// What was asked for.
+    pub wanted: &'static str,
+    /// What there is.
+    pub present: Vec<&'static str>,
+}
+
+/// The CPU backend. A clone scans with the same threads and working memory.
+#[derive(Clone, Debug)]
 pub struct CpuBackend {
     description: Description,
-    pool: Arc<ThreadPool>,
+    kernel: &'static Kernel,
+    scratch: Rc<RefCell<Scratch>>,
+}
+
+/// What scans of all galleries work with, one after the other.
+#[derive(Debug)]
+struct Scratch {
+    sweep: Sweep,
+    probes: QuantizedProbes,
+    /// Probes of a job that are scanned in bytes, and in `f32`.
+    in_bytes: Vec<usize>,
+    in_float: Vec<usize>,
+    /// Some probes of a job, as a matrix of their own, and what was found for them.
+    subset: Matrix,
+    found: Vec<Candidates>,
 }
 
 impl CpuBackend {
-    /// Scans on the threads of `pool`.
-    pub fn new(pool: Arc<ThreadPool>) -> Self {
+    /// Scans on the threads of `pool`, with the instructions that the settings name or else the best there are.
+    pub fn new(pool: Arc<ThreadPool>, settings: &CpuSettings) -> Result<Self, NoInstructions> {
+        let kernel = kernel(settings.instructions)?;
         let description = Description {
             backend: BackendName::Cpu,
             device: processor_name(),
-            driver: format!("f32 {}", instruction_set()),
+            driver: format!("int8 {}, f32 {}", kernel.instructions.as_str(), float_instructions()),
         };
-        Self { description, pool }
+        let scratch = Scratch {
+            sweep: Sweep::new(pool),
+            probes: QuantizedProbes::default(),
+            in_bytes: Vec::new(),
+            in_float: Vec::new(),
+            subset: Matrix::with_capacity(0, 1),
+            found: Vec::new(),
+        };
+        Ok(Self { description, kernel, scratch: Rc::new(RefCell::new(scratch)) })
     }
+}
+
+/// The kernel that the settings name, else the best that this processor can run.
+fn kernel(wanted: Option<Instructions>) -> Result<&'static Kernel, NoInstructions> {
+    let found = Kernel::present().find(|kernel| wanted.is_none_or(|wanted| kernel.instructions == wanted));
+    found.ok_or_else(|| NoInstructions {
+        wanted: wanted.map_or("auto", Instructions::as_str),
+        present: Kernel::present().map(|kernel| kernel.instructions.as_str()).collect(),
+    })
 }
 
 impl Backend for CpuBackend {
@@ -44,42 +111,116 @@ impl Backend for CpuBackend {
     }
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
-        Ok(Box::new(CpuRows { rows: Arc::clone(rows), pool: Arc::clone(&self.pool) }))
+        let scratch = self.scratch.borrow();
+        let quantized = scratch.sweep.pool().install(|| QuantizedRows::new(rows, self.kernel));
+        drop(scratch);
+        let (rows, scratch) = (Arc::clone(rows), Rc::clone(&self.scratch));
+        Ok(Box::new(CpuRows { rows, quantized, kernel: self.kernel, scratch, distrust: 0 }))
     }
 }
 
 struct CpuRows {
     rows: Arc<Matrix>,
-    pool: Arc<ThreadPool>,
+    quantized: QuantizedRows,
+    kernel: &'static Kernel,
+    scratch: Rc<RefCell<Scratch>>,
+    /// Scans left that are done in `f32` at once.
+    distrust: u32,
 }
 
 impl Loaded for CpuRows {
     fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
-        let bound = error_bound(self.rows.dim());
         let started = Instant::now();
-        let partial = self.pool.install(|| scan::scan(&self.rows, job, bound));
-        let scanned = Instant::now();
         into.begin(job.probes.rows());
-        self.pool.install(|| scan::merge(partial, &mut into.probes));
-        into.timing = ScreenTiming {
-            scan_ns: (scanned - started).as_nanos() as u64,
-            host_merge_ns: scanned.elapsed().as_nanos() as u64,
-            ..ScreenTiming::default()
-        };
+        let scratch = &mut *self.scratch.borrow_mut();
+        scratch.in_bytes.clear();
+        scratch.in_float.clear();
+        let trusted = job.attempt == 0 && self.distrust == 0;
+        self.distrust = self.distrust.saturating_sub(1);
+        for (probe, ask) in job.asks.iter().enumerate() {
+            let few = ask.k.saturating_mul(ROWS_A_PLACE) < self.rows.rows();
+            if trusted && few { &mut scratch.in_bytes } else { &mut scratch.in_float }.push(probe);
+        }
+        let beforehand = scratch.in_float.len();
+        screen_in_bytes(&self.quantized, self.kernel, job, scratch, &mut into.probes);
+        if 2 * (scratch.in_float.len() - beforehand) > scratch.in_bytes.len() {
+            self.distrust = DISTRUST;
+        }
+        screen_in_float(&self.rows, job, scratch, &mut into.probes);
+        into.timing.scan_ns = started.elapsed().as_nanos() as u64;
         Ok(())
     }
 }
 
-/// How far an `f32` dot product of two embeddings may lie from the real one, in whatever order it is summed, fused or not.
-///
-/// Each of at most `dim` roundings on a term's way errs by `u = 2^-24`, so the sum by `g = dim u / (1 - dim u)` of the sum of
-/// absolute products (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1), which Cauchy and Schwarz bound by
-/// the norms, each at most 1 + 1e-5. Products below the normal range add at most `dim * 2^-126`.
-fn error_bound(dim: usize) -> f32 {
-    let dim = dim as f64;
-    let roundoff = dim * 2.0_f64.powi(-24);
-    let bound = roundoff / (1.0 - roundoff) * (1.0 + 1e-5_f64).powi(2) + dim * 2.0_f64.powi(-126);
-    (bound as f32).next_up()
+/// Screens the probes that `scratch` lists for bytes; those given up are added to its list for `f32`.
+fn screen_in_bytes(
+    rows: &QuantizedRows,
+    kernel: &Kernel,
+    job: &ScreenJob<'_>,
+    scratch: &mut Scratch,
+    into: &mut [Candidates],
+) {
+    let Scratch { sweep, probes, in_bytes, in_float, subset, found } = scratch;
+    if in_bytes.is_empty() {
+        return;
+    }
+    probes.fill(picked(job.probes, in_bytes, subset), rows, kernel);
+    sweep.begin(in_bytes.iter().map(|&probe| {
+        let k = job.asks[probe].k;
+        Wanted { k, most: (4 * k + 1024).max(rows.len() / 32) }
+    }));
+    quantized::screen(kernel, rows, probes, &|probe| job.asks[in_bytes[probe]].skip, sweep);
+    take_out(in_bytes, into, found);
+    sweep.finish(found);
+    for (place, found) in found.iter_mut().enumerate() {
+        found.bound = probes.bound(place, rows);
+        if found.coverage == Coverage::Unknown {
+            in_float.push(in_bytes[place]);
+        }
+    }
+    put_back(in_bytes, into, found);
+}
+
+/// Screens the probes that `scratch` lists for `f32`.
+fn screen_in_float(rows: &Matrix, job: &ScreenJob<'_>, scratch: &mut Scratch, into: &mut [Candidates]) {
+    let Scratch { sweep, in_float, subset, found, .. } = scratch;
+    if in_float.is_empty() {
+        return;
+    }
+    let probes = picked(job.probes, in_float, subset);
+    sweep.begin(in_float.iter().map(|&probe| Wanted { k: job.asks[probe].k, most: usize::MAX }));
+    float::screen(rows, probes, &|probe| job.asks[in_float[probe]].skip, sweep);
+    take_out(in_float, into, found);
+    sweep.finish(found);
+    for found in found.iter_mut() {
+        found.bound = float::error_bound(rows.dim());
+    }
+    put_back(in_float, into, found);
+}
+
+/// The probes listed, which are all of them or are copied into `subset`.
+fn picked<'a>(probes: &'a Matrix, list: &[usize], subset: &'a mut Matrix) -> &'a Matrix {
+    if list.len() == probes.rows() {
+        return probes;
+    }
+    subset.clear(probes.dim());
+    for &probe in list {
+        subset.push(probes.row(probe));
+    }
+    subset
+}
+
+/// Moves the lists of some probes side by side.
+fn take_out(list: &[usize], from: &mut [Candidates], to: &mut Vec<Candidates>) {
+    to.clear();
+    to.extend(list.iter().map(|&probe| std::mem::take(&mut from[probe])));
+}
+
+/// Moves them back.
+fn put_back(list: &[usize], to: &mut [Candidates], from: &mut Vec<Candidates>) {
+    for (&probe, found) in list.iter().zip(from.drain(..)) {
+        to[probe] = found;
+    }
 }
 
 /// The processor's name as the operating system gives it, else its architecture.
@@ -92,7 +233,7 @@ pub fn processor_name() -> String {
 }
 
 /// The instructions that the matrix crate finds on this processor.
-fn instruction_set() -> &'static str {
+fn float_instructions() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
@@ -103,72 +244,4 @@ fn instruction_set() -> &'static str {
         }
     }
     if cfg!(target_arch = "aarch64") { "neon" } else { "portable" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::{Ask, Coverage, RowSet};
-    use crate::domain::{Embedding, NormPolicy, canonical_score};
-
-    fn wave(row: usize, dim: usize) -> Embedding {
-        let values = (0..dim).map(|i| ((row * 31 + i * 7) as f32 * 0.61 + 0.5).sin()).collect();
-        Embedding::parse(values, dim, NormPolicy::Normalise).unwrap()
-    }
-
-    fn screen(rows: usize, dim: usize, job: (usize, usize, usize)) -> (Arc<Matrix>, Matrix, Screened) {
-        let (probe_count, k, threads) = job;
-        let rows: Vec<Embedding> = (0..rows).map(|row| wave(row, dim)).collect();
-        let matrix = Arc::new(Matrix::from_rows(dim, rows.iter().map(Embedding::as_slice)));
-        let probes: Vec<Embedding> = (0..probe_count).map(|probe| wave(probe * 3 + 1, dim)).collect();
-        let probes = Matrix::from_rows(dim, probes.iter().map(Embedding::as_slice));
-        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
-        let skip = RowSet::from_ranges(vec![(2, 4), (500, 700)]);
-        let asks = vec![Ask { k, skip: &skip }; probe_count];
-        let mut loaded = CpuBackend::new(pool).load(&matrix).unwrap();
-        let mut screened = Screened::default();
-        loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
-        (matrix, probes, screened)
-    }
-
-    /// What the trait promises: raw scores within the bound, skipped rows nowhere, everything else accounted for.
-    #[test]
-    fn candidates_keep_the_promises_of_the_trait() {
-        let shapes = [(1, 1, 1), (7, 3, 2), (1500, 128, 5), (5000, 96, 100), (3000, 513, 4000)];
-        for (rows, dim, k) in shapes {
-            for (probe_count, threads) in [(1, 1), (7, 2), (300, 2)] {
-                let (matrix, probes, screened) = screen(rows, dim, (probe_count, k, threads));
-                for (probe, found) in screened.probes.iter().enumerate() {
-                    let mut left: Vec<bool> =
-                        (0..rows).map(|r| !(2..4).contains(&r) && !(500..700).contains(&r)).collect();
-                    for candidate in &found.rows {
-                        let row = candidate.row as usize;
-                        assert!(std::mem::take(&mut left[row]), "row {row} twice or though skipped");
-                        let real = canonical_score(probes.row(probe), matrix.row(row));
-                        assert!((real - candidate.raw).abs() <= found.bound + 1e-7);
-                    }
-                    let best_left = left
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, left)| **left)
-                        .map(|(row, _)| canonical_score(probes.row(probe), matrix.row(row)))
-                        .fold(f32::NEG_INFINITY, f32::max);
-                    match found.coverage {
-                        Coverage::All => assert!(best_left.is_infinite()),
-                        Coverage::AtMost(floor) => {
-                            assert!(found.rows.len() >= k && best_left <= floor + 1e-7);
-                        }
-                        Coverage::Exact | Coverage::Unknown => panic!("{:?}", found.coverage),
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_bound_grows_with_the_dimension_and_covers_half_an_ulp() {
-        assert!(error_bound(1) >= 2.0_f32.powi(-24));
-        assert!(error_bound(128) > 7.6e-6 && error_bound(128) < 7.7e-6);
-        assert!(error_bound(4096) < 2.5e-4);
-    }
 }

@@ -1,59 +1,76 @@
-//! The choice of candidates from a stream of approximate scores.
+//! The choice of candidates from a stream of scores that may be off by a known amount.
 //!
-//! A [`Selector`] holds every score seen that lies within `slack` of the k-th best seen so far. If `slack` is at least twice the error
-//! bound of the scores, no row it dropped can belong to the first k: the k-th best row's real score is at least
-//! the k-th raw score less the bound, and a dropped row's real score at most `cut` plus the bound.
+//! A [`Selector`] holds the rows of one probe whose real score may still be among the first k. Of each row it knows an interval that
+//! holds the real score. The k-th largest lower end, the *floor*, is a lower bound of the k-th real score: a row whose upper end
+//! stays below it cannot be among the first k and is dropped, at once or when the selector is pruned. The floor only rises.
 
 use crate::backend::{Candidate, Candidates, Coverage};
 
-/// Scores tested at once before any is looked at by itself.
-const STRIP: usize = 16;
+/// How far the floor stays below the k-th lower end: more than what rounding may do to canonical scores, so that a row left out never
+/// ties with the k-th.
+const ROUNDING: f32 = 2.5e-7;
 
-/// Whether any score is at least `cut`; every one is looked at, so that the compiler may look at many at once.
-#[expect(clippy::needless_bitwise_bool, reason = "a lazy `or` would be a branch a score")]
-fn any_reaches(scores: &[f32], cut: f32) -> bool {
-    scores.iter().fold(false, |any, score| any | (*score >= cut))
+/// Rows that a selector takes beyond k before it is pruned for the first time.
+const HEADROOM: usize = 256;
+
+/// One row and the interval that holds its real score.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) row: u32,
+    pub(super) lower: f32,
+    pub(super) upper: f32,
 }
 
-/// How far scores may be off.
+/// What a selector is to choose.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Margins {
-    /// The error bound of a score.
-    pub(super) bound: f32,
-    /// At least twice that, and the roundings of comparing.
-    pub(super) slack: f32,
+pub(super) struct Wanted {
+    /// How many first places.
+    pub(super) k: usize,
+    /// Most rows worth keeping; more, and the selector gives up.
+    pub(super) most: usize,
 }
 
 /// Candidates of one probe among the rows seen so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Selector {
-    kept: Vec<Candidate>,
+    kept: Vec<Kept>,
     k: usize,
-    margins: Margins,
-    /// Scores below this are dropped; -inf until something had to be.
-    cut: f32,
+    most: usize,
+    /// Rows whose upper end is below this are dropped; -inf until something had to be, +inf once given up.
+    floor: f32,
     /// `kept` is pruned when it reaches this.
     full: usize,
 }
 
 impl Selector {
-    pub(super) fn new(k: usize, margins: Margins) -> Self {
-        let full = 2 * k + 64;
-        Self { kept: Vec::new(), k, margins, cut: f32::NEG_INFINITY, full }
+    /// Forgets everything but its memory.
+    pub(super) fn begin(&mut self, wanted: Wanted) {
+        self.kept.clear();
+        self.k = wanted.k;
+        self.most = wanted.most;
+        self.floor = f32::NEG_INFINITY;
+        self.full = 2 * wanted.k + HEADROOM;
     }
 
-    /// Takes the scores of rows `first_row..`, less those that `skip` holds.
-    pub(super) fn take(&mut self, first_row: u32, scores: &[f32], skip: impl Fn(u32) -> bool) {
-        for (strip, scores) in scores.chunks(STRIP).enumerate() {
-            if !any_reaches(scores, self.cut) {
-                continue;
-            }
-            for (offset, &raw) in scores.iter().enumerate() {
-                let row = first_row + (strip * STRIP + offset) as u32;
-                if raw >= self.cut && !skip(row) {
-                    self.kept.push(Candidate { row, raw });
-                }
-            }
+    /// No row whose real score lies below this can be among the first k.
+    pub(super) fn floor(&self) -> f32 {
+        self.floor
+    }
+
+    /// Learns of a floor found elsewhere, among other rows.
+    pub(super) fn raise(&mut self, floor: f32) {
+        self.floor = self.floor.max(floor);
+    }
+
+    /// Whether more rows would have to be kept than are worth it; nothing more is taken then.
+    pub(super) fn gave_up(&self) -> bool {
+        self.floor == f32::INFINITY
+    }
+
+    /// Takes a row, unless it is known not to matter.
+    pub(super) fn offer(&mut self, row: Kept) {
+        if row.upper >= self.floor {
+            self.kept.push(row);
             if self.kept.len() >= self.full {
                 self.prune();
             }
@@ -61,33 +78,44 @@ impl Selector {
     }
 
     /// Adds what another selector kept of other rows.
-    pub(super) fn absorb(&mut self, other: Self) {
-        self.cut = self.cut.max(other.cut);
-        self.kept.extend(other.kept);
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.raise(other.floor);
+        self.kept.extend_from_slice(&other.kept);
     }
 
-    /// Drops what cannot reach the first k any more.
+    /// Raises the floor by what is kept and drops what is below it.
     fn prune(&mut self) {
-        if self.kept.len() <= self.k {
+        if self.kept.len() <= self.k || self.gave_up() {
             return;
         }
-        let (_, kth, _) = self.kept.select_nth_unstable_by(self.k - 1, |a, b| b.raw.total_cmp(&a.raw));
-        let cut = (kth.raw - self.margins.slack).next_down();
-        self.cut = self.cut.max(cut);
-        let before = self.kept.len();
-        self.kept.retain(|candidate| candidate.raw >= cut);
-        // Many rows alike stay: look again only when there are twice as many.
-        self.full = self.full.max(2 * self.kept.len());
-        debug_assert!(self.kept.len() >= self.k && before >= self.kept.len());
+        let (_, kth, _) = self.kept.select_nth_unstable_by(self.k - 1, |a, b| b.lower.total_cmp(&a.lower));
+        let floor = kth.lower - ROUNDING;
+        self.raise(floor);
+        self.kept.retain(|kept| kept.upper >= self.floor);
+        if self.kept.len() > self.most {
+            self.kept.clear();
+            self.floor = f32::INFINITY;
+        }
+        // Many rows alike stay: look again only when there are half as many more.
+        self.full = self.full.max(self.kept.len() + self.kept.len() / 2 + HEADROOM / 2);
     }
 
-    /// The candidates.
-    pub(super) fn finish(mut self, into: &mut Candidates) {
+    /// The candidates, unless it gave up.
+    pub(super) fn finish(&mut self, into: &mut Candidates) {
         self.prune();
-        let bound = self.margins.bound;
-        let all = self.cut == f32::NEG_INFINITY;
-        let coverage = if all { Coverage::All } else { Coverage::below_raw(self.cut, bound) };
-        *into = Candidates { rows: self.kept, coverage, bound };
+        into.rows.clear();
+        into.rows.extend(
+            self.kept
+                .iter()
+                .map(|kept| Candidate { row: kept.row, raw: f32::midpoint(kept.lower, kept.upper) }),
+        );
+        into.coverage = if self.gave_up() {
+            Coverage::Unknown
+        } else if self.floor == f32::NEG_INFINITY {
+            Coverage::All
+        } else {
+            Coverage::AtMost(self.floor)
+        };
     }
 }
 
@@ -95,9 +123,21 @@ impl Selector {
 mod tests {
     use super::*;
 
-    fn select(scores: &[f32], k: usize, slack: f32) -> (Vec<u32>, Coverage) {
-        let mut selector = Selector::new(k, Margins { bound: slack / 2.0, slack });
-        selector.take(0, scores, |_| false);
+    /// Offers `scores` as rows 0, 1, 2..., each off by at most `error`.
+    fn offer(selector: &mut Selector, first_row: usize, scores: &[f32], error: f32) {
+        for (row, score) in scores.iter().enumerate() {
+            let row = (first_row + row) as u32;
+            selector.offer(Kept { row, lower: score - error, upper: score + error });
+        }
+    }
+
+    fn wanting(k: usize) -> Selector {
+        let mut selector = Selector::default();
+        selector.begin(Wanted { k, most: usize::MAX });
+        selector
+    }
+
+    fn finish(mut selector: Selector) -> (Vec<u32>, Coverage) {
         let mut found = Candidates::default();
         selector.finish(&mut found);
         let mut rows: Vec<u32> = found.rows.iter().map(|c| c.row).collect();
@@ -105,18 +145,28 @@ mod tests {
         (rows, found.coverage)
     }
 
-    #[test]
-    fn keeps_what_lies_within_the_slack_of_the_kth() {
-        let (rows, coverage) = select(&[0.1, 0.9, 0.5, 0.45, 0.3], 2, 0.06);
-        assert_eq!(rows, [1, 2, 3]);
-        let Coverage::AtMost(floor) = coverage else { panic!("{coverage:?}") };
-        assert!((0.33..0.48).contains(&floor));
+    fn select(scores: &[f32], k: usize, error: f32) -> (Vec<u32>, Coverage) {
+        let mut selector = wanting(k);
+        offer(&mut selector, 0, scores, error);
+        finish(selector)
     }
 
     #[test]
-    fn keeps_all_rows_that_are_alike() {
-        let (rows, _) = select(&[0.7; 1000], 3, 0.0);
-        assert_eq!(rows.len(), 1000);
+    fn keeps_what_may_reach_the_kth() {
+        let (rows, coverage) = select(&[0.1, 0.9, 0.5, 0.45, 0.3], 2, 0.03);
+        assert_eq!(rows, [1, 2, 3]);
+        let Coverage::AtMost(floor) = coverage else { panic!("{coverage:?}") };
+        assert!((0.4699..0.47).contains(&floor), "{floor}");
+    }
+
+    #[test]
+    fn keeps_all_rows_that_are_alike_unless_they_are_too_many() {
+        assert_eq!(select(&[0.7; 1000], 3, 0.0).0.len(), 1000);
+        let mut selector = Selector::default();
+        selector.begin(Wanted { k: 3, most: 900 });
+        offer(&mut selector, 0, &vec![0.7; 5000], 0.0);
+        assert!(selector.gave_up());
+        assert_eq!(finish(selector), (vec![], Coverage::Unknown));
     }
 
     #[test]
@@ -126,18 +176,23 @@ mod tests {
     }
 
     #[test]
+    fn an_uncertain_row_neither_displaces_nor_is_dropped() {
+        let mut selector = wanting(1);
+        offer(&mut selector, 0, &[0.5], 0.001);
+        selector.offer(Kept { row: 1, lower: -0.4, upper: 0.6 });
+        offer(&mut selector, 2, &[0.49], 0.001);
+        assert_eq!(finish(selector).0, [0, 1]);
+    }
+
+    #[test]
     fn halves_seen_apart_give_what_the_whole_gives() {
         let scores: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.7).sin()).collect();
         let (left, right) = scores.split_at(1777);
-        let mut selector = Selector::new(10, Margins { bound: 5e-5, slack: 1e-4 });
-        selector.take(0, left, |_| false);
-        let mut other = Selector::new(10, Margins { bound: 5e-5, slack: 1e-4 });
-        other.take(1777, right, |_| false);
-        selector.absorb(other);
-        let mut found = Candidates::default();
-        selector.finish(&mut found);
-        let mut rows: Vec<u32> = found.rows.iter().map(|c| c.row).collect();
-        rows.sort_unstable();
-        assert_eq!(rows, select(&scores, 10, 1e-4).0);
+        let mut selector = wanting(10);
+        offer(&mut selector, 0, left, 5e-5);
+        let mut other = wanting(10);
+        offer(&mut other, 1777, right, 5e-5);
+        selector.absorb(&other);
+        assert_eq!(finish(selector), select(&scores, 10, 5e-5));
     }
 }

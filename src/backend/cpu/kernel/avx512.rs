@@ -1,0 +1,159 @@
+//! AVX-512 VNNI: `vpdpbusd` multiplies 64 pairs of bytes and adds them by fours into 32-bit lanes. One register is one group of a
+//! panel; sums stay far below 2^31 (4096 * 255 * 127).
+//!
+//! The addition takes several cycles to come out, so a tile has up to 16 sums in the making: narrow tiles split each
+//! probe's sum into chains.
+
+use std::arch::asm;
+use std::arch::x86_64::{
+    __m512i, _CMP_GE_OQ, _mm512_add_epi32, _mm512_cmp_ps_mask, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32,
+    _mm512_fmadd_ps, _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_si512, _mm512_storeu_ps,
+};
+use std::ops::Range;
+
+use super::{Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use crate::config::Instructions;
+
+const OFFSET: u8 = 128;
+
+pub(super) const KERNEL: Kernel = Kernel {
+    instructions: Instructions::Avx512Vnni,
+    grid: Grid { row: 127, probe: 127, offset: OFFSET, segment: usize::MAX, norm: f64::INFINITY, tile: 16 },
+    start: |components| super::start_in_32_bits(OFFSET, components),
+    is_present: || {
+        std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vnni")
+    },
+    scan,
+    peak,
+    peak_products: 16 * 64,
+};
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut Vec<Hit>) -> usize {
+    let probes = tiles.cuts.len();
+    for panel in range.clone() {
+        let mut first = 0;
+        while first < probes {
+            let width = tile_width(probes - first, KERNEL.grid.tile);
+            // SAFETY: the caller's promises are passed on; `first + width` stays within the probes.
+            unsafe {
+                match width {
+                    16 => scan_tile::<16, 1>(panels, tiles, (panel, first), hits),
+                    8 => scan_tile::<8, 2>(panels, tiles, (panel, first), hits),
+                    4 => scan_tile::<4, 4>(panels, tiles, (panel, first), hits),
+                    2 => scan_tile::<2, 4>(panels, tiles, (panel, first), hits),
+                    _ => scan_tile::<1, 4>(panels, tiles, (panel, first), hits),
+                }
+            }
+            first += width;
+        }
+        if !hits.is_empty() {
+            return panel + 1;
+        }
+    }
+    range.end
+}
+
+/// Scores one panel against `W` probes.
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[inline]
+#[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+unsafe fn scan_tile<const W: usize, const CHAINS: usize>(
+    panels: &Panels<'_>,
+    tiles: &Tiles<'_>,
+    (panel, first): (usize, usize),
+    hits: &mut Vec<Hit>,
+) {
+    // SAFETY: panels hold `groups * 64` bytes and 16 values a row array; tiles hold `W` words a group, and a value a probe.
+    unsafe {
+        let sums = products::<W, CHAINS>(panels, tiles, panel, first);
+        let row = panel * PANEL;
+        let scales = _mm512_loadu_ps(panels.scales.as_ptr().add(row));
+        let biases = _mm512_loadu_ps(panels.biases.as_ptr().add(row));
+        let errors = _mm512_loadu_ps(panels.errors.as_ptr().add(row));
+        for (place, sum) in sums.iter().enumerate() {
+            let probe = first + place;
+            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(*tiles.scales.get_unchecked(probe)));
+            let rest = _mm512_fmadd_ps(errors, _mm512_set1_ps(*tiles.norms.get_unchecked(probe)), biases);
+            let upper = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sum), scale, rest);
+            let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
+            if _mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut) != 0 {
+                let mut hit = Hit { probe, upper: [0.0; PANEL] };
+                _mm512_storeu_ps(hit.upper.as_mut_ptr(), upper);
+                hits.push(hit);
+            }
+        }
+    }
+}
+
+/// The products of one panel's rows with `W` probes, rows in 32-bit lanes.
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[inline]
+#[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+unsafe fn products<const W: usize, const CHAINS: usize>(
+    panels: &Panels<'_>,
+    tiles: &Tiles<'_>,
+    panel: usize,
+    first: usize,
+) -> [__m512i; W] {
+    // SAFETY: as in `scan_tile`; a chain's group is tested against the number of groups.
+    unsafe {
+        let groups = panels.groups;
+        let rows = panels.codes.as_ptr().add(panel * groups * PANEL_GROUP_BYTES);
+        let probes = tiles.codes.as_ptr().add(first * groups);
+        let mut sums = [[_mm512_setzero_si512(); CHAINS]; W];
+        for (probe, sums) in sums.iter_mut().enumerate() {
+            sums[0] = _mm512_set1_epi32(*tiles.starts.as_ptr().add(first + probe));
+        }
+        let mut group = 0;
+        while group + CHAINS <= groups {
+            for chain in 0..CHAINS {
+                let row = _mm512_load_si512(rows.add((group + chain) * PANEL_GROUP_BYTES).cast());
+                let words = probes.add((group + chain) * W);
+                for (probe, sums) in sums.iter_mut().enumerate() {
+                    let word = _mm512_set1_epi32(*words.add(probe));
+                    sums[chain] = _mm512_dpbusd_epi32(sums[chain], row, word);
+                }
+            }
+            group += CHAINS;
+        }
+        while group < groups {
+            let row = _mm512_load_si512(rows.add(group * PANEL_GROUP_BYTES).cast());
+            for (probe, sums) in sums.iter_mut().enumerate() {
+                let word = _mm512_set1_epi32(*probes.add(group * W + probe));
+                sums[0] = _mm512_dpbusd_epi32(sums[0], row, word);
+            }
+            group += 1;
+        }
+        sums.map(|chains| {
+            let mut sum = chains[0];
+            for chain in &chains[1..] {
+                sum = _mm512_add_epi32(sum, *chain);
+            }
+            sum
+        })
+    }
+}
+
+/// Sixteen independent multiply-adds a round.
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[expect(unsafe_code, reason = "instructions that the compiler must neither move nor drop")]
+unsafe fn peak(rounds: u64) {
+    for _ in 0..rounds {
+        // SAFETY: only registers named as overwritten are written, and no memory.
+        unsafe {
+            asm!(
+                ".irp i,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+                "vpdpbusd zmm\\i, zmm30, zmm31",
+                ".endr",
+                out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+                out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
+                out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
+                out("zmm12") _, out("zmm13") _, out("zmm14") _, out("zmm15") _,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Scans shared out over threads, and what they found brought together.
+//!
+//! Every thread of the pool has a [`Lane`]: selectors of its own and working memory, kept from scan to scan. Threads take chunks of rows as
+//! they come free, so one that is held up delays nobody, and tell each other what floors they found. Which thread saw which row
+//! changes nothing in the answer, only how many rows besides are kept.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::kernel::Hit;
+use super::select::{Selector, Wanted};
+use crate::backend::Candidates;
+
+/// Byte products or the like below which waking other threads takes longer than doing it alone.
+const ALONE: usize = 2_000_000;
+
+/// Probes below which merging is not shared out.
+const MERGED_ALONE: usize = 16;
+
+/// What one thread works with.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// One a probe.
+    pub(super) selectors: Vec<Selector>,
+    /// What a row must reach, one a probe.
+    pub(super) cuts: Vec<f32>,
+    pub(super) hits: Vec<Hit>,
+    /// Scores of a block of rows.
+    pub(super) scores: Vec<f32>,
+}
+
+/// A floor that all threads may read and raise.
+#[derive(Debug, Default)]
+pub(super) struct Floor(AtomicI32);
+
+impl Floor {
+    fn lower_to_nothing(&mut self) {
+        *self.0.get_mut() = ordered(f32::NEG_INFINITY);
+    }
+
+    pub(super) fn get(&self) -> f32 {
+        let bits = self.0.load(Ordering::Relaxed);
+        f32::from_bits((bits ^ ((bits >> 31) & i32::MAX)).cast_unsigned())
+    }
+
+    pub(super) fn raise(&self, floor: f32) {
+        self.0.fetch_max(ordered(floor), Ordering::Relaxed);
+    }
+}
+
+/// Integers in the order of the numbers.
+fn ordered(value: f32) -> i32 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 31) & i32::MAX)
+}
+
+/// The threads and their lanes.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pool: Arc<ThreadPool>,
+    lanes: Vec<RwLock<Lane>>,
+    floors: Vec<Floor>,
+}
+
+impl Sweep {
+    pub(super) fn new(pool: Arc<ThreadPool>) -> Self {
+        let lanes = (0..pool.current_num_threads()).map(|_| RwLock::default()).collect();
+        Self { pool, lanes, floors: Vec::new() }
+    }
+
+    pub(super) fn pool(&self) -> &ThreadPool {
+        &self.pool
+    }
+
+    /// Makes ready for a scan of probes that want these.
+    pub(super) fn begin(&mut self, wanted: impl Iterator<Item = Wanted> + Clone) {
+        let count = wanted.clone().count();
+        self.floors.resize_with(count, Floor::default);
+        self.floors.iter_mut().for_each(Floor::lower_to_nothing);
+        for lane in &mut self.lanes {
+            let lane = lane.get_mut().unwrap_or_else(PoisonError::into_inner);
+            lane.selectors.resize_with(count, Selector::default);
+            lane.selectors
+                .iter_mut()
+                .zip(wanted.clone())
+                .for_each(|(selector, wanted)| selector.begin(wanted));
+        }
+    }
+
+    /// Does `scan` once on every thread, or on this one alone where there is little `work`.
+    pub(super) fn run(&self, work: usize, scan: impl Fn(&mut Lane, &[Floor]) + Sync) {
+        let scan = |lane: usize| {
+            let mut lane = self.lanes[lane].write().unwrap_or_else(PoisonError::into_inner);
+            scan(&mut lane, &self.floors);
+        };
+        if work < ALONE {
+            scan(0);
+        } else {
+            self.pool.broadcast(|thread| scan(thread.index()));
+        }
+    }
+
+    /// Brings together what the threads found, probe by probe.
+    pub(super) fn finish(&self, found: &mut [Candidates]) {
+        let Some((first, others)) = self.lanes.split_first() else { return };
+        let mut first = first.write().unwrap_or_else(PoisonError::into_inner);
+        let merge = |(probe, (selector, found)): (usize, (&mut Selector, &mut Candidates))| {
+            for other in others {
+                let other = other.read().unwrap_or_else(PoisonError::into_inner);
+                selector.absorb(&other.selectors[probe]);
+            }
+            selector.finish(found);
+        };
+        if found.len() < MERGED_ALONE {
+            first.selectors.iter_mut().zip(found).enumerate().for_each(merge);
+        } else {
+            let work = first.selectors.par_iter_mut().zip(found).enumerate();
+            self.pool.install(|| work.for_each(merge));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_only_rises_and_keeps_its_value() {
+        let mut floor = Floor::default();
+        floor.lower_to_nothing();
+        for (raised, held) in [
+            (f32::NEG_INFINITY, f32::NEG_INFINITY),
+            (-0.75, -0.75),
+            (-0.9, -0.75),
+            (-0.0, -0.0),
+            (0.25, 0.25),
+            (0.1, 0.25),
+            (f32::INFINITY, f32::INFINITY),
+        ] {
+            floor.raise(raised);
+            assert_eq!(floor.get().to_bits(), held.to_bits());
+        }
+    }
+}
