@@ -127,7 +127,7 @@ async fn show(grpc: SocketAddr, http: SocketAddr, sample: &Path, output: &mut Ou
 }
 
 /// Waits until the server says that it serves.
-async fn until_serving(channel: Channel) -> anyhow::Result<()> {
+pub(super) async fn until_serving(channel: Channel) -> anyhow::Result<()> {
     let mut watch = HealthClient::new(channel).watch(HealthCheckRequest::default()).await?.into_inner();
     while let Some(health) = watch.message().await? {
         if health.status() == ServingStatus::Serving {

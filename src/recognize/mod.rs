@@ -6,6 +6,7 @@
 
 pub mod decision;
 mod exclude;
+mod identities;
 mod pipeline;
 
 use std::collections::BTreeMap;

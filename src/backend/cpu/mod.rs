@@ -8,6 +8,7 @@
 //! A scan allocates nothing once it has seen its like: selectors, quantised probes and lists are kept from scan to scan.
 
 mod float;
+mod fma;
 mod kernel;
 mod peak;
 mod quantized;
@@ -34,6 +35,7 @@ use crate::config::{CpuSettings, Instructions};
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
 
+pub use fma::peak_f32;
 pub use peak::{Peak, peak};
 
 /// A probe that asks for more than one row in so many is scanned in `f32` at once: most rows would be kept.

@@ -3,6 +3,7 @@
 use std::fs;
 
 use lookalike::gallery::formats;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{run, text};
@@ -32,6 +33,8 @@ fn bench_measures_and_writes_what_it_says() {
         let of = |key: &str| &report[key];
         assert_eq!(of("backend"), backend);
         assert!(!of("device").as_str().unwrap().is_empty() && !of("driver").as_str().unwrap().is_empty());
+        assert_eq!((of("ask"), of("limits"), of("checked")), (&"search".into(), &Value::Null, &Value::Null));
+        assert_eq!(of("memory")["rows_bytes"], 40 * 12 * 4);
         let counts = ["rows", "dim", "probes", "top_k", "threads", "invalid_indices", "uncertified"]
             .map(|key| of(key).as_u64());
         assert_eq!(counts, [40, 12, 3, 40, 2, 0, 0].map(Some), "{report}");
@@ -102,6 +105,21 @@ fn bench_measures_nothing_else_than_it_was_told_to() {
         vec!["--rows", "0"],
         vec!["--rows", "18446744073709551615"],
         vec!["--rows", "99999999", "--dim", "4096"],
+        vec!["--ask", "neither"],
+        vec!["--max-candidates", "2"],
+        vec!["--ask", "recognize", "--top-k", "5"],
+        vec!["--ask", "recognize", "--write-indices", "i.npy"],
+        vec!["--ask", "recognize", "--write-scores", "s.npy"],
+        vec!["--rows-per-identity", "0"],
+        vec!["--check", "0"],
+        vec!["--round-ms", "5"],
+        vec!["--callers", "0"],
+        vec!["--callers", "1025"],
+        vec!["--callers", "2", "--ask", "search"],
+        vec!["--callers", "2", "--limits"],
+        vec!["--callers", "2", "--check", "1"],
+        vec!["--callers", "2", "--top-k", "1"],
+        vec!["--callers", "2", "--write-indices", "i.npy"],
     ] {
         let run = lookalike().args(["bench"]).args(&args).run();
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}: {}", run.stderr);
@@ -130,4 +148,96 @@ fn bench_of_a_missing_device_fails_rather_than_measure_another() {
     let run = lookalike().args(made).run();
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
     assert!(run.stderr.contains("backend.opencl.allow_cpu_devices"), "{}", run.stderr);
+}
+
+fn number(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} of {report}"))
+}
+
+/// Identities of consecutive rows, ranked as the service ranks them.
+#[test]
+fn bench_recognizes_and_checks_itself() {
+    let folder = TempDir::new().unwrap();
+    let made =
+        "bench --rows 2003 --dim 24 --probes-count 7 --ask recognize --check 5 --repeat 2 --format json";
+    for (more, identities, listed) in [
+        ("", 401, 2),
+        (" --max-candidates 1", 401, 1),
+        (" --rows-per-identity 1000 --max-candidates 9", 3, 3),
+    ] {
+        let text = run(folder.path(), &format!("{made} --backend cpu{more}")).ok();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["ask"], "recognize");
+        let counts = ["rows", "identities", "probes", "top_k"].map(|key| report[key].as_u64());
+        assert_eq!(counts, [2003, identities, 7, listed].map(Some), "{report}");
+        let positions = 5 * listed;
+        let checked = ["probes", "positions", "equal"].map(|key| report["checked"][key].as_u64());
+        assert_eq!(checked, [5, positions, positions].map(Some), "{report}");
+        assert_eq!(report["total_ms"].as_array().unwrap().len(), 2);
+    }
+    let table =
+        run(folder.path(), "bench --rows 50 --dim 4 --probes-count 3 --check 9 --repeat 1 --backend cpu")
+            .ok();
+    assert!(table.contains("96 of 96 positions of 3 probes are those of plain f64"), "{table}");
+}
+
+/// The limits are those of a machine, and the distance is that of the median to the larger.
+#[test]
+fn bench_measures_the_machines_limits() {
+    let folder = TempDir::new().unwrap();
+    let made = "bench --rows 1000 --dim 100 --probes-count 4 --repeat 3 --backend cpu --threads 2 --limits";
+    let report: Value =
+        serde_json::from_str(&run(folder.path(), &format!("{made} --format json")).ok()).unwrap();
+    let of = |path: &str| number(&report["limits"], path);
+    assert!(of("/memory_gb_per_s/median") > 0.0);
+    assert!(of("/memory_gb_per_s/best") >= of("/memory_gb_per_s/median"));
+    for kind in ["int8", "f32"] {
+        assert!(of(&format!("/{kind}/gops")) > 0.0);
+        assert!(!report["limits"][kind]["level"].as_str().unwrap().is_empty());
+    }
+    // 100 components padded to 128, and 12 bytes beside them.
+    assert!((of("/int8_bytes") - 140_000.0).abs() < 1e-9);
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+    assert!(near(of("/memory_ms"), 0.14 / of("/memory_gb_per_s/best")));
+    assert!(near(of("/arithmetic_ms"), 0.8 / of("/int8/gops")));
+    assert!(near(of("/limit_ms"), of("/memory_ms").max(of("/arithmetic_ms"))));
+    assert!(near(of("/times_limit"), number(&report, "/median_ms") / of("/limit_ms")));
+    let by = if of("/memory_ms") > of("/arithmetic_ms") { "memory" } else { "arithmetic" };
+    assert_eq!(report["limits"]["limited_by"], by);
+    let table = run(folder.path(), made).ok();
+    assert!(table.contains("x the limit of") && table.contains("GOP/s"), "{table}");
+}
+
+#[test]
+fn bench_calls_a_server_alone_and_in_company() {
+    let folder = TempDir::new().unwrap();
+    let made = "bench --rows 500 --dim 16 --probes-count 11 --callers 6 --repeat 3 --round-ms 20 --backend cpu --threads 2";
+    let report: Value =
+        serde_json::from_str(&run(folder.path(), &format!("{made} --format json")).ok()).unwrap();
+    assert_eq!((&report["backend"], &report["driver"].is_string()), (&"cpu".into(), &true));
+    let keys =
+        ["rows", "dim", "probes", "threads", "callers", "connections", "rounds", "round_ms", "differing"];
+    let counts = keys.map(|key| report[key].as_u64());
+    assert_eq!(counts, [500, 16, 11, 2, 6, 4, 3, 20, 0].map(Some), "{report}");
+    for kind in ["one", "many"] {
+        let of = |key: &str| number(&report[kind], &format!("/{key}"));
+        let mut rounds: Vec<f64> = report[kind]["round_per_s"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rate| rate.as_f64().unwrap())
+            .collect();
+        rounds.sort_by(f64::total_cmp);
+        assert!(rounds.len() == 3 && rounds[0] > 0.0 && (rounds[1] - of("per_s")).abs() < 1e-9);
+        assert!(of("p50_ms") > 0.0 && of("p99_ms") >= of("p50_ms"), "{report}");
+        // As many replies as the rounds' rates say, each of which lasted at least as long as it should.
+        assert!(of("requests") >= 3.0 && of("requests") >= 0.06 * rounds[0], "{report}");
+    }
+    assert!(number(&report, "/many/requests") >= 18.0, "every caller gets a reply in every round");
+    let ratio = number(&report, "/many/per_s") / number(&report, "/one/per_s");
+    assert!((number(&report, "/ratio") - ratio).abs() < 1e-9 * ratio);
+    let spread = number(&report, "/many/p99_ms") / number(&report, "/many/p50_ms");
+    assert!((number(&report, "/p99_by_p50") - spread).abs() < 1e-9 * spread);
+    let table = run(folder.path(), made).ok();
+    assert!(table.contains("6 callers") && table.contains("0 of 11 answers differ"), "{table}");
 }
