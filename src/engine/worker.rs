@@ -158,3 +158,6 @@ fn answer(
     residents.put_back(resident);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
