@@ -62,7 +62,7 @@ impl Pending {
 
     fn answer(&mut self, resident: &Resident) {
         let Some(reply) = self.reply.take() else { return };
-        let mut report = ScanReport { queue_ns: 0, ..self.report.clone() };
+        let mut report = self.report.clone();
         (report.backend, report.fallback) = (resident.backend, resident.fallback.clone());
         report.queue_ns = since(self.queued).saturating_sub(report.scan_ns + report.verify_ns);
         let _ = reply.send(Ok(ScanAnswer { probes: std::mem::take(&mut self.answers), report }));

@@ -159,3 +159,6 @@ fn answer(
     residents.put_back(resident);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
