@@ -10,8 +10,9 @@ use crate::backend::{Candidate, Candidates, Coverage};
 /// ties with the k-th.
 const ROUNDING: f32 = 2.5e-7;
 
-/// Rows that a selector takes beyond k before it is pruned for the first time.
-const HEADROOM: usize = 256;
+/// Rows that a selector takes at least between two prunings. The floor does not rise between them, and rows below the floor that it
+/// should have cost as much as those that matter.
+const HEADROOM: usize = 48;
 
 /// One row and the interval that holds its real score.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +97,8 @@ impl Selector {
             self.kept.clear();
             self.floor = f32::INFINITY;
         }
-        // Many rows alike stay: look again only when there are half as many more.
-        self.full = self.full.max(self.kept.len() + self.kept.len() / 2 + HEADROOM / 2);
+        // Pruning takes time in proportion to what is kept, so that many may come before the next.
+        self.full = self.kept.len() + HEADROOM.max(self.kept.len() / 3);
     }
 
     /// The candidates, unless it gave up.

@@ -97,7 +97,8 @@ unsafe fn scan_tile<const W: usize>(
             });
             let reached = upper.map(|upper| _mm256_cmp_ps::<_CMP_GE_OQ>(upper, cut));
             if _mm256_movemask_ps(_mm256_or_ps(reached[0], reached[1])) != 0 {
-                let mut hit = Hit { probe, upper: [0.0; PANEL] };
+                let [low, high] = reached.map(|reached| _mm256_movemask_ps(reached).cast_unsigned());
+                let mut hit = Hit { probe, reached: low | (high << 8), upper: [0.0; PANEL] };
                 _mm256_storeu_ps(hit.upper.as_mut_ptr(), upper[0]);
                 _mm256_storeu_ps(hit.upper.as_mut_ptr().add(8), upper[1]);
                 hits.push(hit);
@@ -110,7 +111,6 @@ unsafe fn scan_tile<const W: usize>(
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 #[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
-#[expect(clippy::cast_ptr_alignment, reason = "panels begin on 64-byte boundaries")]
 unsafe fn products<const W: usize>(
     panels: &Panels<'_>,
     tiles: &Tiles<'_>,
@@ -129,22 +129,28 @@ unsafe fn products<const W: usize>(
             let mut sums: [[__m256i; 2]; W] =
                 std::array::from_fn(|probe| [_mm256_set1_epi32(*starts.add(probe)); 2]);
             starts = starts.add(W);
-            let end = (group + SEGMENT).min(groups);
-            while group < end {
-                let codes = rows.add(group * PANEL_GROUP_BYTES);
-                if first == 0 {
-                    // The first tile fetches for all. A prefetch may name any address.
-                    _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(FETCH_AHEAD).cast());
+            let (codes, words) = (rows.add(group * PANEL_GROUP_BYTES), probes.add(group * W));
+            if group + SEGMENT <= groups {
+                // Of known length, so that the compiler unrolls it.
+                for step in 0..SEGMENT {
+                    add_group::<W>(
+                        &mut sums,
+                        codes.add(step * PANEL_GROUP_BYTES),
+                        words.add(step * W),
+                        first,
+                    );
                 }
-                let row = codes.cast::<__m256i>();
-                let halves = [_mm256_load_si256(row), _mm256_load_si256(row.add(1))];
-                for (probe, sums) in sums.iter_mut().enumerate() {
-                    let word = _mm256_set1_epi32(*probes.add(group * W + probe));
-                    sums[0] = _mm256_add_epi16(sums[0], _mm256_maddubs_epi16(halves[0], word));
-                    sums[1] = _mm256_add_epi16(sums[1], _mm256_maddubs_epi16(halves[1], word));
+            } else {
+                for step in 0..groups - group {
+                    add_group::<W>(
+                        &mut sums,
+                        codes.add(step * PANEL_GROUP_BYTES),
+                        words.add(step * W),
+                        first,
+                    );
                 }
-                group += 1;
             }
+            group += SEGMENT;
             let ones = _mm256_set1_epi16(1);
             for (wide, sums) in wide.iter_mut().zip(sums) {
                 wide[0] = _mm256_add_epi32(wide[0], _mm256_madd_epi16(sums[0], ones));
@@ -152,6 +158,33 @@ unsafe fn products<const W: usize>(
             }
         }
         wide
+    }
+}
+
+/// Adds the products of one group.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+#[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+#[expect(clippy::cast_ptr_alignment, reason = "panels begin on 64-byte boundaries")]
+unsafe fn add_group<const W: usize>(
+    sums: &mut [[__m256i; 2]; W],
+    codes: *const u8,
+    words: *const i32,
+    first: usize,
+) {
+    // SAFETY: `codes` points to the group's 64 bytes and `words` to its `W` words; a prefetch may name any address.
+    unsafe {
+        if first == 0 {
+            // The first tile fetches for all.
+            _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(FETCH_AHEAD).cast());
+        }
+        let row = codes.cast::<__m256i>();
+        let halves = [_mm256_load_si256(row), _mm256_load_si256(row.add(1))];
+        for (probe, sums) in sums.iter_mut().enumerate() {
+            let word = _mm256_set1_epi32(*words.add(probe));
+            sums[0] = _mm256_add_epi16(sums[0], _mm256_maddubs_epi16(halves[0], word));
+            sums[1] = _mm256_add_epi16(sums[1], _mm256_maddubs_epi16(halves[1], word));
+        }
     }
 }
 

@@ -79,8 +79,9 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize>(
             let rest = _mm512_fmadd_ps(errors, _mm512_set1_ps(*tiles.norms.get_unchecked(probe)), biases);
             let upper = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sum), scale, rest);
             let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
-            if _mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut) != 0 {
-                let mut hit = Hit { probe, upper: [0.0; PANEL] };
+            let reached = u32::from(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut));
+            if reached != 0 {
+                let mut hit = Hit { probe, reached, upper: [0.0; PANEL] };
                 _mm512_storeu_ps(hit.upper.as_mut_ptr(), upper);
                 hits.push(hit);
             }

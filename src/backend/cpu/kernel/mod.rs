@@ -131,6 +131,8 @@ pub(super) struct Tiles<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hit {
     pub(super) probe: usize,
+    /// Which rows reach the cut, the panel's first row in the lowest bit.
+    pub(super) reached: u32,
     /// `scale * probe's scale * products + bias + error * probe's norm` of each row.
     pub(super) upper: [f32; PANEL],
 }

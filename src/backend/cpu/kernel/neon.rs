@@ -83,9 +83,12 @@ unsafe fn scan_tile<const W: usize>(
                 reached = vorrq_u32(reached, vcgeq_f32(upper[part], cut));
             }
             if vaddvq_u32(reached) != 0 {
-                let mut hit = Hit { probe, upper: [0.0; PANEL] };
+                let mut hit = Hit { probe, reached: 0, upper: [0.0; PANEL] };
                 for (part, upper) in upper.iter().enumerate() {
                     vst1q_f32(hit.upper.as_mut_ptr().add(part * 4), *upper);
+                }
+                for (row, upper) in hit.upper.iter().enumerate() {
+                    hit.reached |= u32::from(*upper >= *tiles.cuts.get_unchecked(probe)) << row;
                 }
                 hits.push(hit);
             }

@@ -32,8 +32,10 @@ fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut 
                 let rest = errors[row] * tiles.norms[probe] + biases[row];
                 upper[row] = sums[row] as f32 * (scales[row] * tiles.scales[probe]) + rest;
             }
-            if upper.iter().any(|upper| *upper >= tiles.cuts[probe]) {
-                hits.push(Hit { probe, upper });
+            let reaches = |row: usize| u32::from(upper[row] >= tiles.cuts[probe]) << row;
+            let reached = (0..PANEL).map(reaches).fold(0, |all, row| all | row);
+            if reached != 0 {
+                hits.push(Hit { probe, reached, upper });
             }
         }
         if !hits.is_empty() {

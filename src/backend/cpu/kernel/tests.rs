@@ -114,6 +114,9 @@ impl Work {
         while panel < padded / PANEL {
             panel = self.kernel.scan(&panels, &tiles, panel..padded / PANEL, &mut hits);
             for hit in &hits {
+                for (row, upper) in hit.upper.iter().enumerate() {
+                    assert_eq!(hit.reached >> row & 1 == 1, *upper >= cut);
+                }
                 let rows = hit.upper.iter().enumerate().filter(|(_, upper)| **upper >= cut);
                 found.extend(rows.map(|(row, upper)| ((panel - 1) * PANEL + row, hit.probe, *upper)));
             }

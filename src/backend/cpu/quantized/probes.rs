@@ -1,5 +1,7 @@
 //! Probes in bytes, quantised anew for each scan, into memory that is kept.
 
+use std::ops::Range;
+
 use super::ROUNDING;
 use super::rows::{QuantizedRows, quantize, rounded_up, scale};
 use crate::backend::cpu::kernel::{GROUP, Kernel, Tiles, tile_width};
@@ -80,8 +82,17 @@ impl QuantizedProbes {
         self.scales.len()
     }
 
-    pub(super) fn tiles<'a>(&'a self, cuts: &'a [f32]) -> Tiles<'a> {
-        Tiles { codes: &self.codes, starts: &self.starts, scales: &self.scales, norms: &self.norms, cuts }
+    /// Those of a range that begins with a tile, `cuts` being theirs.
+    pub(super) fn tiles<'a>(&'a self, range: &Range<usize>, cuts: &'a [f32]) -> Tiles<'a> {
+        let (first, end) = (range.start, range.end);
+        let (groups, segments) = (self.codes.len() / self.len(), self.starts.len() / self.len());
+        Tiles {
+            codes: &self.codes[first * groups..end * groups],
+            starts: &self.starts[first * segments..end * segments],
+            scales: &self.scales[first..end],
+            norms: &self.norms[first..end],
+            cuts,
+        }
     }
 
     /// What is to be added to a kernel's upper end of a score to make it one of the real score.
