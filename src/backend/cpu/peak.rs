@@ -6,11 +6,12 @@ use super::kernel::Kernel;
 use super::{NoInstructions, kernel};
 use crate::config::Instructions;
 
-/// How long each thread multiplies in one measurement.
-const LENGTH: Duration = Duration::from_millis(30);
+/// How long each thread multiplies in one measurement: short, so that some of several measurements are not interrupted by whatever else
+/// the machine does. A peak taken too low would make scans look better than they are.
+const LENGTH: Duration = Duration::from_millis(3);
 
 /// Rounds between two looks at the clock.
-const ROUNDS: u64 = 20_000;
+const ROUNDS: u64 = 2_000;
 
 /// A measured peak.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ pub struct Peak {
     pub ops_per_s: f64,
 }
 
-/// Multiplies bytes in registers on so many threads at once, with the very instructions that a scan uses; measures for about 30 ms.
+/// Multiplies bytes in registers on so many threads at once, with the very instructions that a scan uses; measures for about 3 ms.
 pub fn peak(threads: usize, instructions: Option<Instructions>) -> Result<Peak, NoInstructions> {
     let kernel = kernel(instructions)?;
     let ops_per_s = std::thread::scope(|scope| {

@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 512 << 20;
 const READS: usize = 15;
 
 /// How often the peak of `int8` is measured.
-const PEAKS: usize = 5;
+const PEAKS: usize = 50;
 
 /// Bytes that an `int8` row's components are padded to, and those that stand beside it.
 const ROW_ALIGNMENT: usize = 64;
