@@ -2,8 +2,6 @@
 //!
 //! Slower than bytes, but its error is a thousand times smaller: it answers where bytes cannot tell rows apart.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::select::{Kept, Selector};
 use super::sweep::{Lane, Sweep};
 use crate::backend::RowSet;
@@ -25,23 +23,17 @@ const STRIP: usize = 16;
 /// Offers the rows that may be among the first k of each probe to the probe's selectors; `skip_of` says what each leaves out.
 pub(super) fn screen(rows: &Matrix, probes: &Matrix, skip_of: &SkipOf<'_>, sweep: &mut Sweep) {
     let bound = error_bound(rows.dim());
-    let next = AtomicUsize::new(0);
-    sweep.run(rows.rows() * probes.rows() * rows.dim(), |lane, floors| {
+    sweep.run(rows.rows() * probes.rows() * rows.dim(), 1, |_, lane, shared| {
         lane.scores.resize(BLOCK_ROWS * TILE_PROBES.min(probes.rows()), 0.0);
-        loop {
-            let first = next.fetch_add(CHUNK_ROWS, Ordering::Relaxed);
-            let end = (first + CHUNK_ROWS).min(rows.rows());
-            if first >= end {
-                break;
-            }
-            for (selector, floor) in lane.selectors.iter_mut().zip(floors) {
+        while let Some(chunk) = shared.take(0, CHUNK_ROWS, rows.rows()) {
+            for (selector, floor) in lane.selectors.iter_mut().zip(&shared.floors) {
                 selector.raise(floor.get());
             }
-            for block in (first..end).step_by(BLOCK_ROWS) {
-                let block = Block { matrix: rows, first: block, count: BLOCK_ROWS.min(end - block) };
+            for first in chunk.clone().step_by(BLOCK_ROWS) {
+                let block = Block { matrix: rows, first, count: BLOCK_ROWS.min(chunk.end - first) };
                 scan_block(block, probes, skip_of, bound, lane);
             }
-            for (selector, floor) in lane.selectors.iter().zip(floors) {
+            for (selector, floor) in lane.selectors.iter().zip(&shared.floors) {
                 floor.raise(selector.floor());
             }
         }

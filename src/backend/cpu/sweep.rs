@@ -4,7 +4,8 @@
 //! they come free, so one that is held up delays nobody, and tell each other what floors they found. Which thread saw which row
 //! changes nothing in the answer, only how many rows besides are kept.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rayon::ThreadPool;
@@ -57,18 +58,43 @@ fn ordered(value: f32) -> i32 {
     bits ^ ((bits >> 31) & i32::MAX)
 }
 
-/// The threads and their lanes.
+/// What all threads of a scan see.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// One a probe.
+    pub(super) floors: Vec<Floor>,
+    /// How far each group of probes has come.
+    taken: Vec<AtomicUsize>,
+}
+
+impl Shared {
+    /// The next `step` of `all` rows, panels or the like that nobody has taken for this group of probes.
+    pub(super) fn take(&self, group: usize, step: usize, all: usize) -> Option<Range<usize>> {
+        // Looked at first, so that the number cannot run over however often it is asked.
+        if self.taken[group].load(Ordering::Relaxed) >= all {
+            return None;
+        }
+        let first = self.taken[group].fetch_add(step, Ordering::Relaxed);
+        (first < all).then(|| first..(first + step).min(all))
+    }
+}
+
+/// The threads, their lanes, and what they share.
 #[derive(Debug)]
 pub(super) struct Sweep {
     pool: Arc<ThreadPool>,
     lanes: Vec<RwLock<Lane>>,
-    floors: Vec<Floor>,
+    shared: Shared,
 }
 
 impl Sweep {
     pub(super) fn new(pool: Arc<ThreadPool>) -> Self {
         let lanes = (0..pool.current_num_threads()).map(|_| RwLock::default()).collect();
-        Self { pool, lanes, floors: Vec::new() }
+        Self { pool, lanes, shared: Shared::default() }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.lanes.len()
     }
 
     pub(super) fn pool(&self) -> &ThreadPool {
@@ -78,8 +104,8 @@ impl Sweep {
     /// Makes ready for a scan of probes that want these.
     pub(super) fn begin(&mut self, wanted: impl Iterator<Item = Wanted> + Clone) {
         let count = wanted.clone().count();
-        self.floors.resize_with(count, Floor::default);
-        self.floors.iter_mut().for_each(Floor::lower_to_nothing);
+        self.shared.floors.resize_with(count, Floor::default);
+        self.shared.floors.iter_mut().for_each(Floor::lower_to_nothing);
         for lane in &mut self.lanes {
             let lane = lane.get_mut().unwrap_or_else(PoisonError::into_inner);
             lane.selectors.resize_with(count, Selector::default);
@@ -90,11 +116,19 @@ impl Sweep {
         }
     }
 
-    /// Does `scan` once on every thread, or on this one alone where there is little `work`.
-    pub(super) fn run(&self, work: usize, scan: impl Fn(&mut Lane, &[Floor]) + Sync) {
-        let scan = |lane: usize| {
-            let mut lane = self.lanes[lane].write().unwrap_or_else(PoisonError::into_inner);
-            scan(&mut lane, &self.floors);
+    /// Does `scan` once on every thread, or on this one alone where there is little `work`, for probes in so many groups.
+    pub(super) fn run(
+        &mut self,
+        work: usize,
+        groups: usize,
+        scan: impl Fn(usize, &mut Lane, &Shared) + Sync,
+    ) {
+        self.shared.taken.clear();
+        self.shared.taken.resize_with(groups, AtomicUsize::default);
+        let (lanes, shared) = (&self.lanes, &self.shared);
+        let scan = |thread: usize| {
+            let mut lane = lanes[thread].write().unwrap_or_else(PoisonError::into_inner);
+            scan(thread, &mut lane, shared);
         };
         if work < ALONE {
             scan(0);

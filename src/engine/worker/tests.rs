@@ -10,7 +10,7 @@ use super::super::{ScanAnswer, ScanRequest};
 use super::*;
 use crate::backend::reference::ReferenceBackend;
 use crate::backend::{Backend, Coverage, Description, Loaded, RowSet, ScreenJob, Screened};
-use crate::config::Fallback;
+use crate::config::{CpuSettings, Fallback};
 use crate::domain::Matrix;
 use crate::telemetry::{BackendName, FallbackReason};
 
@@ -73,9 +73,9 @@ fn answers(fault: Fault, fallback: Fallback, requests: &[(usize, usize)]) -> Ans
     let description =
         Description { backend: BackendName::OpenCl, device: "made".to_owned(), driver: String::new() };
     let primary = Box::new(Faulty { description, fault });
+    let cpu = CpuBackend::new(Arc::clone(&pool), &CpuSettings { threads: 1, instructions: None }).unwrap();
     let worker = Worker {
-        residents: Residents::new(primary, Arc::clone(&pool), Arc::clone(&state))
-            .falling_back(fallback, None),
+        residents: Residents::new(primary, cpu, Arc::clone(&state)).falling_back(fallback, None),
         waiting: Waiting::new(),
         pass: Pass::new(pool),
         slices: Vec::new(),

@@ -21,7 +21,7 @@ const SEGMENT: usize = 8;
 
 pub(super) const KERNEL: Kernel = Kernel {
     instructions: Instructions::Avx2,
-    grid: Grid { row: 90, probe: 91, offset: 90, segment: SEGMENT, norm: 181.0, tile: 4 },
+    grid: Grid { row: 90, probe: 91, offset: 90, segment: SEGMENT, norm: 181.0, tile: 6 },
     start,
     is_present: || std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"),
     scan,
@@ -53,6 +53,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
             // SAFETY: the caller's promises are passed on; `first + width` stays within the probes.
             unsafe {
                 match width {
+                    6 => scan_tile::<6>(panels, tiles, (panel, first), hits),
                     4 => scan_tile::<4>(panels, tiles, (panel, first), hits),
                     2 => scan_tile::<2>(panels, tiles, (panel, first), hits),
                     _ => scan_tile::<1>(panels, tiles, (panel, first), hits),

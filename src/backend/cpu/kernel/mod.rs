@@ -56,7 +56,7 @@ pub(super) struct Grid {
     pub(super) segment: usize,
     /// Largest L2 norm of a row's or a probe's components within a segment.
     pub(super) norm: f64,
-    /// Most probes of a tile; a power of two.
+    /// Most probes of a tile.
     pub(super) tile: usize,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn stored(component: i32, offset: u8) -> u8 {
     (component as i8).cast_unsigned().wrapping_add(offset)
 }
 
-/// How many probes stand in the next tile, with so many left: tiles get narrower at the end, so that none is padded.
+/// How many probes stand in the next tile, with so many left: at the end tiles are powers of two, so that none is padded.
 pub(super) fn tile_width(left: usize, tile: usize) -> usize {
     if left >= tile { tile } else { 1 << left.ilog2() }
 }

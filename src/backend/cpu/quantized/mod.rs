@@ -20,14 +20,13 @@ mod probes;
 mod rows;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use probes::QuantizedProbes;
 pub(super) use rows::QuantizedRows;
 
 use super::kernel::{Hit, Kernel, PANEL, Panels};
 use super::select::{Kept, Selector};
-use super::sweep::{Lane, Sweep};
+use super::sweep::{Floor, Lane, Sweep};
 use crate::backend::RowSet;
 
 /// What the roundings of the `f32` arithmetic around the integer dot product may add up to: of seven, each at most 2^-24 of a number
@@ -37,7 +36,13 @@ const ROUNDING: f32 = 8e-6;
 /// Panels that a thread takes at a time: rows of dim 128 fill a core's cache.
 const CHUNK_PANELS: usize = 256;
 
+/// Probes that are worth a pass over the rows of their own: with fewer, reading rows would take as long as scoring them.
+const GROUP_PROBES: usize = 64;
+
 /// Offers the rows that may be among the first k of each probe to the probe's selectors; `skip_of` says what each leaves out.
+///
+/// Many probes are parted into groups, each at first scanned by threads of its own: of two threads that scan half of the rows each,
+/// either would find twice as many rows that look as if they mattered. Threads without work help with the other groups.
 pub(super) fn screen<'a>(
     kernel: &'a Kernel,
     rows: &'a QuantizedRows,
@@ -47,27 +52,22 @@ pub(super) fn screen<'a>(
 ) {
     let scan = Scan { kernel, panels: rows.panels(), probes, skip_of };
     let panels = scan.panels.scales.len() / PANEL;
-    let next = AtomicUsize::new(0);
-    sweep.run(scan.panels.codes.len() * probes.len(), |lane, floors| {
+    let groups = (probes.len() / GROUP_PROBES).clamp(1, sweep.threads());
+    // A group begins where a tile does.
+    let width = probes.len().div_ceil(groups).next_multiple_of(kernel.grid.tile);
+    let groups = probes.len().div_ceil(width);
+    sweep.run(scan.panels.codes.len() * probes.len(), groups, |thread, lane, shared| {
         lane.cuts.resize(probes.len(), 0.0);
-        loop {
-            let first = next.fetch_add(CHUNK_PANELS, Ordering::Relaxed);
-            let end = (first + CHUNK_PANELS).min(panels);
-            if first >= end {
-                break;
-            }
-            for ((selector, cut), (probe, floor)) in
-                lane.selectors.iter_mut().zip(&mut lane.cuts).zip(floors.iter().enumerate())
-            {
-                selector.raise(floor.get());
-                *cut = probes.cut(probe, selector.floor());
-            }
-            if lane.cuts.iter().all(|cut| *cut == f32::INFINITY) {
-                break;
-            }
-            scan.chunk(first..end, lane);
-            for (selector, floor) in lane.selectors.iter().zip(floors) {
-                floor.raise(selector.floor());
+        for group in (0..groups).map(|group| (thread + group) % groups) {
+            let probes = group * width..((group + 1) * width).min(probes.len());
+            while let Some(chunk) = shared.take(group, CHUNK_PANELS, panels) {
+                if !scan.learn(&probes, lane, &shared.floors) {
+                    break;
+                }
+                scan.chunk(chunk, &probes, lane);
+                for probe in probes.clone() {
+                    shared.floors[probe].raise(lane.selectors[probe].floor());
+                }
             }
         }
     });
@@ -82,26 +82,42 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn chunk(&self, panels: Range<usize>, lane: &mut Lane) {
+    /// Takes over what others found; false if all these probes were given up.
+    fn learn(&self, probes: &Range<usize>, lane: &mut Lane, floors: &[Floor]) -> bool {
+        let mut any = false;
+        for probe in probes.clone() {
+            let selector = &mut lane.selectors[probe];
+            selector.raise(floors[probe].get());
+            lane.cuts[probe] = self.probes.cut(probe, selector.floor());
+            any |= !selector.gave_up();
+        }
+        any
+    }
+
+    fn chunk(&self, panels: Range<usize>, probes: &Range<usize>, lane: &mut Lane) {
         let mut next = panels.start;
         while next < panels.end {
-            let tiles = self.probes.tiles(&lane.cuts);
+            let tiles = self.probes.tiles(probes, &lane.cuts[probes.clone()]);
             next = self.kernel.scan(&self.panels, &tiles, next..panels.end, &mut lane.hits);
             for hit in &lane.hits {
-                let selector = &mut lane.selectors[hit.probe];
-                self.offer((next - 1) * PANEL, hit, selector);
-                lane.cuts[hit.probe] = self.probes.cut(hit.probe, selector.floor());
+                let probe = probes.start + hit.probe;
+                let selector = &mut lane.selectors[probe];
+                self.offer(probe, (next - 1) * PANEL, hit, selector);
+                lane.cuts[probe] = self.probes.cut(probe, selector.floor());
             }
         }
     }
 
-    fn offer(&self, first_row: usize, hit: &Hit, selector: &mut Selector) {
-        let (base, cut) = (self.probes.base(hit.probe), self.probes.cut(hit.probe, selector.floor()));
-        let skip = (self.skip_of)(hit.probe);
-        for (row, &upper) in (first_row..).zip(&hit.upper) {
-            if upper >= cut && !skip.contains(row as u32) {
-                let upper = upper + base;
-                let lower = upper - 2.0 * self.probes.error(hit.probe, self.panels.errors[row]);
+    fn offer(&self, probe: usize, first_row: usize, hit: &Hit, selector: &mut Selector) {
+        let (base, skip) = (self.probes.base(probe), (self.skip_of)(probe));
+        let mut reached = hit.reached;
+        while reached != 0 {
+            let place = reached.trailing_zeros() as usize;
+            reached &= reached - 1;
+            let row = first_row + place;
+            if !skip.contains(row as u32) {
+                let upper = hit.upper[place] + base;
+                let lower = upper - 2.0 * self.probes.error(probe, self.panels.errors[row]);
                 selector.offer(Kept { row: row as u32, lower, upper });
             }
         }
