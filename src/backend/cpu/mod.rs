@@ -58,7 +58,8 @@ pub struct NoInstructions {
 #[derive(Clone, Debug)]
 pub struct CpuBackend {
     description: Description,
-    kernel: &'static Kernel,
+    /// `None`: rows are scanned in `f32` alone.
+    kernel: Option<&'static Kernel>,
     scratch: Rc<RefCell<Scratch>>,
 }
 
@@ -82,7 +83,12 @@ impl CpuBackend {
         let description = Description {
             backend: BackendName::Cpu,
             device: processor_name(),
-            driver: format!("int8 {}, f32 {}", kernel.instructions.as_str(), float_instructions()),
+            driver: match kernel {
+                Some(kernel) => {
+                    format!("int8 {}, f32 {}", kernel.instructions.as_str(), float_instructions())
+                }
+                None => format!("f32 {}", float_instructions()),
+            },
         };
         let scratch = Scratch {
             sweep: Sweep::new(pool),
@@ -96,13 +102,19 @@ impl CpuBackend {
     }
 }
 
-/// The kernel that the settings name, else the best that this processor can run.
-fn kernel(wanted: Option<Instructions>) -> Result<&'static Kernel, NoInstructions> {
-    let found = Kernel::present().find(|kernel| wanted.is_none_or(|wanted| kernel.instructions == wanted));
-    found.ok_or_else(|| NoInstructions {
-        wanted: wanted.map_or("auto", Instructions::as_str),
-        present: Kernel::present().map(|kernel| kernel.instructions.as_str()).collect(),
-    })
+/// The kernel that the settings name, else the best that this processor can run and that beats the matrix crate; `None` where
+/// there is no such.
+fn kernel(wanted: Option<Instructions>) -> Result<Option<&'static Kernel>, NoInstructions> {
+    let Some(wanted) = wanted else {
+        return Ok(Kernel::present().find(|kernel| kernel.instructions != Instructions::Portable));
+    };
+    match Kernel::present().find(|kernel| kernel.instructions == wanted) {
+        Some(kernel) => Ok(Some(kernel)),
+        None => Err(NoInstructions {
+            wanted: wanted.as_str(),
+            present: Kernel::present().map(|kernel| kernel.instructions.as_str()).collect(),
+        }),
+    }
 }
 
 impl Backend for CpuBackend {
@@ -112,17 +124,17 @@ impl Backend for CpuBackend {
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
         let scratch = self.scratch.borrow();
-        let quantized = scratch.sweep.pool().install(|| QuantizedRows::new(rows, self.kernel));
+        let quantize = |kernel: &'static Kernel| (kernel, QuantizedRows::new(rows, kernel));
+        let quantized = scratch.sweep.pool().install(|| self.kernel.map(quantize));
         drop(scratch);
         let (rows, scratch) = (Arc::clone(rows), Rc::clone(&self.scratch));
-        Ok(Box::new(CpuRows { rows, quantized, kernel: self.kernel, scratch, distrust: 0 }))
+        Ok(Box::new(CpuRows { rows, quantized, scratch, distrust: 0 }))
     }
 }
 
 struct CpuRows {
     rows: Arc<Matrix>,
-    quantized: QuantizedRows,
-    kernel: &'static Kernel,
+    quantized: Option<(&'static Kernel, QuantizedRows)>,
     scratch: Rc<RefCell<Scratch>>,
     /// Scans left that are done in `f32` at once.
     distrust: u32,
@@ -135,16 +147,19 @@ impl Loaded for CpuRows {
         let scratch = &mut *self.scratch.borrow_mut();
         scratch.in_bytes.clear();
         scratch.in_float.clear();
-        let trusted = job.attempt == 0 && self.distrust == 0;
+        let quantized = self.quantized.as_ref().filter(|_| job.attempt == 0 && self.distrust == 0);
         self.distrust = self.distrust.saturating_sub(1);
         for (probe, ask) in job.asks.iter().enumerate() {
             let few = ask.k.saturating_mul(ROWS_A_PLACE) < self.rows.rows();
-            if trusted && few { &mut scratch.in_bytes } else { &mut scratch.in_float }.push(probe);
+            if quantized.is_some() && few { &mut scratch.in_bytes } else { &mut scratch.in_float }
+                .push(probe);
         }
-        let beforehand = scratch.in_float.len();
-        screen_in_bytes(&self.quantized, self.kernel, job, scratch, &mut into.probes);
-        if 2 * (scratch.in_float.len() - beforehand) > scratch.in_bytes.len() {
-            self.distrust = DISTRUST;
+        if let Some((kernel, rows)) = quantized {
+            let beforehand = scratch.in_float.len();
+            screen_in_bytes(rows, kernel, job, scratch, &mut into.probes);
+            if 2 * (scratch.in_float.len() - beforehand) > scratch.in_bytes.len() {
+                self.distrust = DISTRUST;
+            }
         }
         screen_in_float(&self.rows, job, scratch, &mut into.probes);
         into.timing.scan_ns = started.elapsed().as_nanos() as u64;

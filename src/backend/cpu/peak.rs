@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, PORTABLE};
 use super::{NoInstructions, kernel};
 use crate::config::Instructions;
 
@@ -24,7 +24,7 @@ pub struct Peak {
 
 /// Multiplies bytes in registers on so many threads at once, with the very instructions that a scan uses; measures for about 3 ms.
 pub fn peak(threads: usize, instructions: Option<Instructions>) -> Result<Peak, NoInstructions> {
-    let kernel = kernel(instructions)?;
+    let kernel = kernel(instructions)?.unwrap_or(&PORTABLE);
     let ops_per_s = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(|| rate(kernel))).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()

@@ -212,6 +212,30 @@ fn instructions_that_are_not_there_are_refused_by_name() {
 }
 
 #[test]
+fn of_itself_no_processor_takes_the_portable_kernel() {
+    let chosen = kernel(None).unwrap().map(|kernel| kernel.instructions);
+    assert_ne!(chosen, Some(Instructions::Portable));
+    assert_eq!(chosen.is_some(), Kernel::present().count() > 1);
+}
+
+/// As on a processor for which there is no kernel but the portable one.
+#[test]
+fn without_quantised_rows_everything_is_scanned_in_f32() {
+    let dim = 70;
+    let rows = Arc::new(matrix(dim, (0..3000).map(|row| vector(Lie::Crowded, dim, row, 5))));
+    let probes = matrix(dim, (0..9).map(|p| vector(Lie::Crowded, dim, p, 5)));
+    let skip = RowSet::default();
+    let asks = vec![Ask { k: 7, skip: &skip }; 9];
+    let job = ScreenJob { probes: &probes, asks: &asks, attempt: 0 };
+    let mut backend = backend(Instructions::Portable, 2);
+    backend.kernel = None;
+    let mut screened = Screened::default();
+    backend.load(&rows).unwrap().screen(&job, &mut screened).unwrap();
+    check(&rows, &job, &screened);
+    assert!(screened.probes.iter().all(|found| found.bound < 1e-5));
+}
+
+#[test]
 fn quantised_rows_take_less_than_a_third_of_the_rows() {
     let dim = 128;
     let rows = matrix(dim, (0..1600).map(|row| vector(Lie::Everywhere, dim, row, 3)));

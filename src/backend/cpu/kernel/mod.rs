@@ -94,8 +94,11 @@ const KERNELS: &[Kernel] = &[
     avx2::KERNEL,
     #[cfg(target_arch = "aarch64")]
     neon::KERNEL,
-    portable::KERNEL,
+    PORTABLE,
 ];
+
+/// The one that runs everywhere.
+pub(super) const PORTABLE: Kernel = portable::KERNEL;
 
 /// Some rows, quantised.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::arch::aarch64::{
 use std::arch::asm;
 use std::ops::Range;
 
-use super::{Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
 use crate::config::Instructions;
 
 /// Registers of a panel's group.
@@ -129,6 +129,11 @@ unsafe fn products<const W: usize>(
             let mut four = [0_i32; 4];
             std::ptr::copy_nonoverlapping(probes.add(group * W), four.as_mut_ptr(), W);
             let words = vreinterpretq_s8_s32(std::arch::aarch64::vld1q_s32(four.as_ptr()));
+            if first == 0 {
+                // The first tile fetches for all. A prefetch may name any address.
+                let ahead = rows.wrapping_add(group * PANEL_GROUP_BYTES + FETCH_AHEAD);
+                asm!("prfm pldl1keep, [{0}]", in(reg) ahead, options(readonly, nostack, preserves_flags));
+            }
             for part in 0..PARTS {
                 let rows = vld1q_s8(rows.add(group * PANEL_GROUP_BYTES + part * 16));
                 sdot!(sums[0][part], rows, words, "0");

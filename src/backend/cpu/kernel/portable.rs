@@ -1,4 +1,5 @@
-//! Plain Rust, for processors without the instructions of the other kernels; the compiler may use what every one has.
+//! Plain Rust: what the other kernels are compared with. It runs everywhere, but the matrix crate's `f32` is faster, so it is used only
+//! where the settings name it.
 
 use std::ops::Range;
 

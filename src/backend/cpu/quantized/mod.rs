@@ -37,7 +37,7 @@ const ROUNDING: f32 = 8e-6;
 const CHUNK_PANELS: usize = 256;
 
 /// Probes that are worth a pass over the rows of their own: with fewer, reading rows would take as long as scoring them.
-const GROUP_PROBES: usize = 64;
+const GROUP_PROBES: usize = 32;
 
 /// Offers the rows that may be among the first k of each probe to the probe's selectors; `skip_of` says what each leaves out.
 ///
