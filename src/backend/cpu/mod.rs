@@ -10,6 +10,7 @@
 mod float;
 mod fma;
 mod kernel;
+mod ordered;
 mod peak;
 mod quantized;
 mod select;

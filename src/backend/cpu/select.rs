@@ -2,17 +2,21 @@
 //!
 //! A [`Selector`] holds the rows of one probe whose real score may still be among the first k. Of each row it knows an interval that
 //! holds the real score. The k-th largest lower end, the *floor*, is a lower bound of the k-th real score: a row whose upper end
-//! stays below it cannot be among the first k and is dropped, at once or when the selector is pruned. The floor only rises.
+//! stays below it cannot be among the first k and is dropped. The floor only rises, and it is exact at every moment (a heap holds the k
+//! largest lower ends), since every row taken that an older floor let pass costs as much as one that matters.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::ordered::Ordered;
 use crate::backend::{Candidate, Candidates, Coverage};
 
 /// How far the floor stays below the k-th lower end: more than what rounding may do to canonical scores, so that a row left out never
 /// ties with the k-th.
 const ROUNDING: f32 = 2.5e-7;
 
-/// Rows that a selector takes at least between two prunings. The floor does not rise between them, and rows below the floor that it
-/// should have cost as much as those that matter.
-const HEADROOM: usize = 48;
+/// Rows kept beyond k before those below the floor are thrown out for the first time.
+const HEADROOM: usize = 256;
 
 /// One row and the interval that holds its real score.
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +39,13 @@ pub(super) struct Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Selector {
     kept: Vec<Kept>,
+    /// The k largest lower ends.
+    lowers: BinaryHeap<Reverse<Ordered>>,
     k: usize,
     most: usize,
-    /// Rows whose upper end is below this are dropped; -inf until something had to be, +inf once given up.
+    /// Rows whose upper end is below this are dropped; -inf until k rows were seen, +inf once given up.
     floor: f32,
-    /// `kept` is pruned when it reaches this.
+    /// Rows below the floor are thrown out of `kept` when it reaches this.
     full: usize,
 }
 
@@ -47,6 +53,7 @@ impl Selector {
     /// Forgets everything but its memory.
     pub(super) fn begin(&mut self, wanted: Wanted) {
         self.kept.clear();
+        self.lowers.clear();
         self.k = wanted.k;
         self.most = wanted.most;
         self.floor = f32::NEG_INFINITY;
@@ -70,40 +77,57 @@ impl Selector {
 
     /// Takes a row, unless it is known not to matter.
     pub(super) fn offer(&mut self, row: Kept) {
-        if row.upper >= self.floor {
-            self.kept.push(row);
-            if self.kept.len() >= self.full {
-                self.prune();
+        if row.upper < self.floor {
+            return;
+        }
+        self.kept.push(row);
+        self.learn(row.lower);
+        if self.kept.len() >= self.full {
+            self.throw_out();
+        }
+    }
+
+    /// Raises the floor, if this lower end is among the k largest.
+    fn learn(&mut self, lower: f32) {
+        let lower = Reverse(Ordered::from(lower));
+        if self.lowers.len() < self.k {
+            self.lowers.push(lower);
+            if self.lowers.len() < self.k {
+                return;
             }
+        } else if let Some(mut least) = self.lowers.peek_mut() {
+            if lower >= *least {
+                return;
+            }
+            *least = lower;
+        }
+        if let Some(Reverse(kth)) = self.lowers.peek() {
+            self.raise(f32::from(*kth) - ROUNDING);
         }
     }
 
     /// Adds what another selector kept of other rows.
     pub(super) fn absorb(&mut self, other: &Self) {
         self.raise(other.floor);
-        self.kept.extend_from_slice(&other.kept);
+        for row in &other.kept {
+            self.offer(*row);
+        }
     }
 
-    /// Raises the floor by what is kept and drops what is below it.
-    fn prune(&mut self) {
-        if self.kept.len() <= self.k || self.gave_up() {
-            return;
-        }
-        let (_, kth, _) = self.kept.select_nth_unstable_by(self.k - 1, |a, b| b.lower.total_cmp(&a.lower));
-        let floor = kth.lower - ROUNDING;
-        self.raise(floor);
+    /// Drops what is below the floor by now.
+    fn throw_out(&mut self) {
         self.kept.retain(|kept| kept.upper >= self.floor);
         if self.kept.len() > self.most {
-            self.kept.clear();
             self.floor = f32::INFINITY;
+            self.kept.clear();
         }
-        // Pruning takes time in proportion to what is kept, so that many may come before the next.
-        self.full = self.kept.len() + HEADROOM.max(self.kept.len() / 3);
+        // It takes time in proportion to what is kept, so that as many may come before the next time.
+        self.full = 2 * self.kept.len() + HEADROOM;
     }
 
     /// The candidates, unless it gave up.
     pub(super) fn finish(&mut self, into: &mut Candidates) {
-        self.prune();
+        self.throw_out();
         into.rows.clear();
         into.rows.extend(
             self.kept
@@ -174,6 +198,20 @@ mod tests {
     fn fewer_rows_than_k_are_all_kept() {
         assert_eq!(select(&[0.7, 0.1], 3, 0.0), (vec![0, 1], Coverage::All));
         assert_eq!(select(&[0.7, 0.1], 2, 0.0).0, [0, 1]);
+    }
+
+    #[test]
+    fn the_floor_is_that_of_the_rows_seen_at_every_moment() {
+        let mut selector = wanting(3);
+        let floors: Vec<f32> = [0.1_f32, 0.4, -0.2, 0.3, 0.05, 0.9, 0.31]
+            .into_iter()
+            .map(|score| {
+                selector.offer(Kept { row: 0, lower: score, upper: 1.0 });
+                selector.floor() + ROUNDING
+            })
+            .collect();
+        let expected = [f32::NEG_INFINITY, f32::NEG_INFINITY, -0.2, 0.1, 0.1, 0.3, 0.31];
+        assert!(floors.iter().zip(expected).all(|(a, b)| *a == b || (a - b).abs() < 1e-7), "{floors:?}");
     }
 
     #[test]

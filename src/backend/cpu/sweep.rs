@@ -12,6 +12,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::kernel::Hit;
+use super::ordered::Ordered;
 use super::select::{Selector, Wanted};
 use crate::backend::Candidates;
 
@@ -39,23 +40,16 @@ pub(super) struct Floor(AtomicI32);
 
 impl Floor {
     fn lower_to_nothing(&mut self) {
-        *self.0.get_mut() = ordered(f32::NEG_INFINITY);
+        *self.0.get_mut() = Ordered::from(f32::NEG_INFINITY).to_bits();
     }
 
     pub(super) fn get(&self) -> f32 {
-        let bits = self.0.load(Ordering::Relaxed);
-        f32::from_bits((bits ^ ((bits >> 31) & i32::MAX)).cast_unsigned())
+        Ordered::from_bits(self.0.load(Ordering::Relaxed)).into()
     }
 
     pub(super) fn raise(&self, floor: f32) {
-        self.0.fetch_max(ordered(floor), Ordering::Relaxed);
+        self.0.fetch_max(Ordered::from(floor).to_bits(), Ordering::Relaxed);
     }
-}
-
-/// Integers in the order of the numbers.
-fn ordered(value: f32) -> i32 {
-    let bits = value.to_bits().cast_signed();
-    bits ^ ((bits >> 31) & i32::MAX)
 }
 
 /// What all threads of a scan see.

@@ -14,7 +14,9 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+};
 use crate::config::Instructions;
 
 const SEGMENT: usize = 8;
@@ -61,7 +63,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
             }
             first += width;
         }
-        if !hits.is_empty() {
+        if hits.len() >= ENOUGH_HITS {
             return panel + 1;
         }
     }
@@ -99,7 +101,12 @@ unsafe fn scan_tile<const W: usize>(
             let reached = upper.map(|upper| _mm256_cmp_ps::<_CMP_GE_OQ>(upper, cut));
             if _mm256_movemask_ps(_mm256_or_ps(reached[0], reached[1])) != 0 {
                 let [low, high] = reached.map(|reached| _mm256_movemask_ps(reached).cast_unsigned());
-                let mut hit = Hit { probe, reached: low | (high << 8), upper: [0.0; PANEL] };
+                let mut hit = Hit {
+                    panel: panel as u32,
+                    probe: probe as u32,
+                    reached: low | (high << 8),
+                    upper: [0.0; PANEL],
+                };
                 _mm256_storeu_ps(hit.upper.as_mut_ptr(), upper[0]);
                 _mm256_storeu_ps(hit.upper.as_mut_ptr().add(8), upper[1]);
                 hits.push(hit);

@@ -12,7 +12,9 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+};
 use crate::config::Instructions;
 
 const OFFSET: u8 = 128;
@@ -49,7 +51,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
             }
             first += width;
         }
-        if !hits.is_empty() {
+        if hits.len() >= ENOUGH_HITS {
             return panel + 1;
         }
     }
@@ -81,7 +83,7 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize>(
             let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
             let reached = u32::from(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut));
             if reached != 0 {
-                let mut hit = Hit { probe, reached, upper: [0.0; PANEL] };
+                let mut hit = Hit { panel: panel as u32, probe: probe as u32, reached, upper: [0.0; PANEL] };
                 _mm512_storeu_ps(hit.upper.as_mut_ptr(), upper);
                 hits.push(hit);
             }

@@ -43,6 +43,9 @@ pub(super) const PANEL_GROUP_BYTES: usize = PANEL * GROUP;
 /// is as long as the arithmetic of a panel with few probes.
 const FETCH_AHEAD: usize = 8192;
 
+/// So many hits are looked at together: by then cuts may have risen, but going back and forth for each would take as long as it saves.
+const ENOUGH_HITS: usize = 16;
+
 /// What a kernel asks of quantised numbers so that no sum of theirs overflows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
@@ -74,7 +77,7 @@ pub(super) struct Kernel {
     peak_products: u64,
 }
 
-/// Scans panels from the first of the range on, until one has hits or the range ends: see [`Kernel::scan`].
+/// Scans panels from the first of the range on, until there are enough hits or the range ends: see [`Kernel::scan`].
 ///
 /// # Safety
 /// The processor has the kernel's instructions, and the sizes are those that [`Kernel::scan`] asserts.
@@ -133,7 +136,8 @@ pub(super) struct Tiles<'a> {
 /// A probe and a panel at least one row of which reaches the probe's cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hit {
-    pub(super) probe: usize,
+    pub(super) panel: u32,
+    pub(super) probe: u32,
     /// Which rows reach the cut, the panel's first row in the lowest bit.
     pub(super) reached: u32,
     /// `scale * probe's scale * products + bias + error * probe's norm` of each row.
@@ -161,9 +165,9 @@ impl Kernel {
         KERNELS.iter().filter(|kernel| (kernel.is_present)())
     }
 
-    /// Scans the panels of `range` in order and stops behind the first one that has hits; returns where it stopped.
+    /// Scans the panels of `range` in order and stops behind the one with which there are [`ENOUGH_HITS`]; returns where it stopped.
     ///
-    /// `hits` then holds the hits of the last panel scanned, at most one a probe.
+    /// `hits` then holds the hits of all panels scanned, in order, at most one a panel and probe.
     #[expect(unsafe_code, reason = "calls code compiled for instructions beyond the baseline")]
     pub(super) fn scan(
         &self,
@@ -181,7 +185,7 @@ impl Kernel {
         assert!(tiles.starts.len() >= probes * groups.div_ceil(self.grid.segment));
         assert!([tiles.scales, tiles.norms].iter().all(|values| values.len() >= probes));
         hits.clear();
-        hits.reserve(probes);
+        hits.reserve(ENOUGH_HITS + probes);
         // SAFETY: kernels come from `present`, so the processor has the instructions; the sizes were just asserted.
         unsafe { (self.scan)(panels, tiles, range, hits) }
     }

@@ -11,7 +11,9 @@ use std::arch::aarch64::{
 use std::arch::asm;
 use std::ops::Range;
 
-use super::{FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width};
+use super::{
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+};
 use crate::config::Instructions;
 
 /// Registers of a panel's group.
@@ -45,7 +47,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
             }
             first += width;
         }
-        if !hits.is_empty() {
+        if hits.len() >= ENOUGH_HITS {
             return panel + 1;
         }
     }
@@ -83,7 +85,8 @@ unsafe fn scan_tile<const W: usize>(
                 reached = vorrq_u32(reached, vcgeq_f32(upper[part], cut));
             }
             if vaddvq_u32(reached) != 0 {
-                let mut hit = Hit { probe, reached: 0, upper: [0.0; PANEL] };
+                let mut hit =
+                    Hit { panel: panel as u32, probe: probe as u32, reached: 0, upper: [0.0; PANEL] };
                 for (part, upper) in upper.iter().enumerate() {
                     vst1q_f32(hit.upper.as_mut_ptr().add(part * 4), *upper);
                 }

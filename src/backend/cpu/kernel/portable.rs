@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{GROUP, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles};
+use super::{ENOUGH_HITS, GROUP, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles};
 use crate::config::Instructions;
 
 const OFFSET: u8 = 128;
@@ -36,10 +36,10 @@ fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut 
             let reaches = |row: usize| u32::from(upper[row] >= tiles.cuts[probe]) << row;
             let reached = (0..PANEL).map(reaches).fold(0, |all, row| all | row);
             if reached != 0 {
-                hits.push(Hit { probe, reached, upper });
+                hits.push(Hit { panel: panel as u32, probe: probe as u32, reached, upper });
             }
         }
-        if !hits.is_empty() {
+        if hits.len() >= ENOUGH_HITS {
             return panel + 1;
         }
     }

@@ -118,7 +118,9 @@ impl Work {
                     assert_eq!(hit.reached >> row & 1 == 1, *upper >= cut);
                 }
                 let rows = hit.upper.iter().enumerate().filter(|(_, upper)| **upper >= cut);
-                found.extend(rows.map(|(row, upper)| ((panel - 1) * PANEL + row, hit.probe, *upper)));
+                found.extend(
+                    rows.map(|(row, upper)| (hit.panel as usize * PANEL + row, hit.probe as usize, *upper)),
+                );
             }
         }
         found.sort_by_key(|(row, probe, _)| (*row, *probe));

@@ -100,21 +100,21 @@ impl Scan<'_> {
             let tiles = self.probes.tiles(probes, &lane.cuts[probes.clone()]);
             next = self.kernel.scan(&self.panels, &tiles, next..panels.end, &mut lane.hits);
             for hit in &lane.hits {
-                let probe = probes.start + hit.probe;
+                let probe = probes.start + hit.probe as usize;
                 let selector = &mut lane.selectors[probe];
-                self.offer(probe, (next - 1) * PANEL, hit, selector);
+                self.offer(probe, hit, selector);
                 lane.cuts[probe] = self.probes.cut(probe, selector.floor());
             }
         }
     }
 
-    fn offer(&self, probe: usize, first_row: usize, hit: &Hit, selector: &mut Selector) {
+    fn offer(&self, probe: usize, hit: &Hit, selector: &mut Selector) {
         let (base, skip) = (self.probes.base(probe), (self.skip_of)(probe));
         let mut reached = hit.reached;
         while reached != 0 {
             let place = reached.trailing_zeros() as usize;
             reached &= reached - 1;
-            let row = first_row + place;
+            let row = hit.panel as usize * PANEL + place;
             if !skip.contains(row as u32) {
                 let upper = hit.upper[place] + base;
                 let lower = upper - 2.0 * self.probes.error(probe, self.panels.errors[row]);
