@@ -211,7 +211,10 @@ mod tests {
             })
             .collect();
         let expected = [f32::NEG_INFINITY, f32::NEG_INFINITY, -0.2, 0.1, 0.1, 0.3, 0.31];
-        assert!(floors.iter().zip(expected).all(|(a, b)| *a == b || (a - b).abs() < 1e-7), "{floors:?}");
+        assert!(
+            floors.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits() || (a - b).abs() < 1e-7),
+            "{floors:?}"
+        );
     }
 
     #[test]

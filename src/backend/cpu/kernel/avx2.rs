@@ -9,13 +9,13 @@ use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi16, _mm256_add_epi32,
     _mm256_cmp_ps, _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_load_si256, _mm256_loadu_ps,
-    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_movemask_ps, _mm256_mul_ps, _mm256_or_ps,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
+    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_movemask_ps, _mm256_mul_ps, _mm256_set1_epi16,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
 };
 use std::ops::Range;
 
 use super::{
-    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if, tile_width,
 };
 use crate::config::Instructions;
 
@@ -49,6 +49,10 @@ fn start(components: &[i8]) -> i32 {
 unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut Vec<Hit>) -> usize {
     let probes = tiles.cuts.len();
     for panel in range.clone() {
+        for numbers in panels.numbers_ahead(panel) {
+            // SAFETY: a prefetch may name any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(numbers) };
+        }
         let mut first = 0;
         while first < probes {
             let width = tile_width(probes - first, KERNEL.grid.tile);
@@ -99,18 +103,14 @@ unsafe fn scan_tile<const W: usize>(
                 _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[half]), _mm256_mul_ps(scales[half], scale), rest)
             });
             let reached = upper.map(|upper| _mm256_cmp_ps::<_CMP_GE_OQ>(upper, cut));
-            if _mm256_movemask_ps(_mm256_or_ps(reached[0], reached[1])) != 0 {
-                let [low, high] = reached.map(|reached| _mm256_movemask_ps(reached).cast_unsigned());
-                let mut hit = Hit {
-                    panel: panel as u32,
-                    probe: probe as u32,
-                    reached: low | (high << 8),
-                    upper: [0.0; PANEL],
-                };
-                _mm256_storeu_ps(hit.upper.as_mut_ptr(), upper[0]);
-                _mm256_storeu_ps(hit.upper.as_mut_ptr().add(8), upper[1]);
-                hits.push(hit);
-            }
+            let [low, high] = reached.map(|reached| _mm256_movemask_ps(reached).cast_unsigned());
+            let reached = low | (high << 8);
+            let hit = hits.as_mut_ptr().add(hits.len());
+            let uppers = (&raw mut (*hit).upper).cast::<f32>();
+            _mm256_storeu_ps(uppers, upper[0]);
+            _mm256_storeu_ps(uppers.add(8), upper[1]);
+            ((*hit).panel, (*hit).probe, (*hit).reached) = (panel as u32, probe as u32, reached);
+            keep_if(reached, hits);
         }
     }
 }

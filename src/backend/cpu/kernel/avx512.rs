@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 use std::ops::Range;
 
 use super::{
-    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if, tile_width,
 };
 use crate::config::Instructions;
 
@@ -36,6 +36,10 @@ pub(super) const KERNEL: Kernel = Kernel {
 unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut Vec<Hit>) -> usize {
     let probes = tiles.cuts.len();
     for panel in range.clone() {
+        for numbers in panels.numbers_ahead(panel) {
+            // SAFETY: a prefetch may name any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(numbers) };
+        }
         let mut first = 0;
         while first < probes {
             let width = tile_width(probes - first, KERNEL.grid.tile);
@@ -82,11 +86,10 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize>(
             let upper = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sum), scale, rest);
             let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
             let reached = u32::from(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut));
-            if reached != 0 {
-                let mut hit = Hit { panel: panel as u32, probe: probe as u32, reached, upper: [0.0; PANEL] };
-                _mm512_storeu_ps(hit.upper.as_mut_ptr(), upper);
-                hits.push(hit);
-            }
+            let hit = hits.as_mut_ptr().add(hits.len());
+            _mm512_storeu_ps((&raw mut (*hit).upper).cast(), upper);
+            ((*hit).panel, (*hit).probe, (*hit).reached) = (panel as u32, probe as u32, reached);
+            keep_if(reached, hits);
         }
     }
 }

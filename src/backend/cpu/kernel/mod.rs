@@ -154,9 +154,30 @@ pub(super) fn tile_width(left: usize, tile: usize) -> usize {
     if left >= tile { tile } else { 1 << left.ilog2() }
 }
 
+/// Makes the place behind `hits` a hit where any row was reached. Without a branch: which probes hit cannot be foretold, and a wrong guess
+/// would throw away what the processor has begun of the next tile.
+///
+/// # Safety
+/// There is room for one more, and it was written.
+#[inline]
+#[expect(unsafe_code, reason = "a hit is written before it is known to be one")]
+unsafe fn keep_if(reached: u32, hits: &mut Vec<Hit>) {
+    // SAFETY: as promised.
+    unsafe { hits.set_len(hits.len() + usize::from(reached != 0)) };
+}
+
 /// Where sums in 32 bits start.
 fn start_in_32_bits(offset: u8, components: &[i8]) -> i32 {
     -i32::from(offset) * components.iter().map(|component| i32::from(*component)).sum::<i32>()
+}
+
+impl Panels<'_> {
+    /// Addresses of the numbers beside the codes of the panel after next, to be fetched ahead.
+    #[cfg(target_arch = "x86_64")]
+    fn numbers_ahead(&self, panel: usize) -> [*const i8; 3] {
+        [self.scales, self.biases, self.errors]
+            .map(|values| values.as_ptr().wrapping_add((panel + 2) * PANEL).cast())
+    }
 }
 
 impl Kernel {
@@ -185,6 +206,7 @@ impl Kernel {
         assert!(tiles.starts.len() >= probes * groups.div_ceil(self.grid.segment));
         assert!([tiles.scales, tiles.norms].iter().all(|values| values.len() >= probes));
         hits.clear();
+        // One more than there can be: what is no hit is written too, and written over by the next.
         hits.reserve(ENOUGH_HITS + probes);
         // SAFETY: kernels come from `present`, so the processor has the instructions; the sizes were just asserted.
         unsafe { (self.scan)(panels, tiles, range, hits) }
