@@ -50,8 +50,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
     let probes = tiles.cuts.len();
     for panel in range.clone() {
         for numbers in panels.numbers_ahead(panel) {
-            // SAFETY: a prefetch may name any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(numbers) };
+            _mm_prefetch::<_MM_HINT_T0>(numbers);
         }
         let mut first = 0;
         while first < probes {
