@@ -222,6 +222,7 @@ def main():
         folder = HERE
     results = folder / "results.jsonl"
     found = {} if len(asked.only) == len(MEASUREMENTS) else page.read(results)
+    found["machine"] = {"name": "machine", "result": machine(plan, asked.quick, asked.load)}
     failed = []
     for name in asked.only:
         started = time.monotonic()
@@ -234,12 +235,16 @@ def main():
             continue
         print(f"{name}: done in {time.monotonic() - started:.1f} s", file=sys.stderr)
         found[name] = {"name": name, "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), "result": result}
-    found["machine"] = {"name": "machine", "result": machine(plan, asked.quick, asked.load)}
-    order = ["machine", *MEASUREMENTS]
-    results.write_text("".join(json.dumps(found[name]) + "\n" for name in order if name in found))
+        # At once, so that what was measured outlives an interruption.
+        write(results, found)
     page.write(results, folder / "README.md")
     print(f"{os.path.relpath(folder / 'README.md')} is written", file=sys.stderr)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+def write(results, found):
+    order = ["machine", *MEASUREMENTS]
+    results.write_text("".join(json.dumps(found[name]) + "\n" for name in order if name in found))
 
 
 def machine(plan, quick, load):

@@ -137,13 +137,15 @@ unsafe fn products<const W: usize, const CHAINS: usize>(
             }
             group += 1;
         }
-        sums.map(|chains| {
-            let mut sum = chains[0];
+        // Loops, not `map` and the like: what those are made of is compiled without these instructions, and is not always inlined.
+        let mut whole = [_mm512_setzero_si512(); W];
+        for (whole, chains) in whole.iter_mut().zip(&sums) {
+            *whole = chains[0];
             for chain in &chains[1..] {
-                sum = _mm512_add_epi32(sum, *chain);
+                *whole = _mm512_add_epi32(*whole, *chain);
             }
-            sum
-        })
+        }
+        whole
     }
 }
 
