@@ -1,4 +1,4 @@
-//! How fast this processor multiplies and adds `f32`, beside what it does with bytes ([`peak`](super::peak)).
+//! How fast this processor multiplies and adds `f32`, beside what it does with bytes ([`peak`](mod@super::peak)).
 //!
 //! Each kernel runs chains of multiply-adds that do not wait for each other, more than the processor can have in flight, and each
 //! chain's next step needs its last, so that the compiler can neither drop a step nor move one out of the loop.
