@@ -59,7 +59,7 @@ BARS = [
     Bar("real_edge512", "{probes} probes, real faces (EdgeFace, dim 512), faiss", ratio, 5),
     Bar("limits_256", "{probes} probes, against the larger limit", times_limit, 2.5, False, "limit"),
     Bar("limits_1", "{probes} probe, against the larger limit", times_limit, 2.5, False, "limit"),
-    Bar("recognize_wide", "Recognize, {probes} probe, dim {dim}, {rows} rows, against memory", times_memory, 2, False, "limit"),
+    Bar("recognize_wide", "Recognize, dim {dim}, {rows} rows, against memory", times_memory, 2, False, "limit"),
     Bar("growth", "time of {grown_rows} rows by that of {rows}, 16 probes", ratio, 10.5, False, "other"),
     Bar("callers", "replies of {callers} callers by those of one", ratio, 8, True, "other"),
     Bar("callers", "p99 by p50 of {callers} callers", lambda result: result["p99_by_p50"], 4, False, "other"),
