@@ -13,8 +13,9 @@
 //! Rows are stored as unsigned bytes, `offset` above their value, since the multiply-adds of x86 take one unsigned and one signed
 //! factor; what the offset adds depends on the probe alone and is taken back by where its sums start ([`Grid`]).
 //!
-//! Measured on an AMD EPYC (Zen 3, AVX2), 350 000 rows x 256 probes, dim 128, one thread, processor time: these kernels 107 ms with the
-//! comparison included; crate `numkong` 7.8.7 (`dots_packed`, i8) 301 to 434 ms for the products alone, depending on its blocks.
+//! Measured before they were chosen, on an AMD EPYC (Zen 3, AVX2) with other work on it, 350 000 rows x 256 probes, dim 128, one thread,
+//! processor time: a draft of the AVX2 kernel 107 to 163 ms with the comparison included, by its tile; crate `numkong` 7.8.7
+//! (`dots_packed`, i8) 301 to 434 ms for the products alone, by its blocks.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
