@@ -41,7 +41,7 @@ fn check_written(out: &Path) -> Result<(), Box<dyn Error>> {
 /// archive is taken even where a real `libOpenCL.so` is installed, and nothing need be installed at all. Beyond Linux the
 /// platform's own OpenCL is linked, as `cl-sys` does it by itself.
 fn opencl_loader() -> Result<(), Box<dyn Error>> {
-    const SOURCE: &str = "src/backend/opencl/loader.c";
+    const SOURCE: &str = "src/backend/opencl/driver/loader.c";
     println!("cargo::rerun-if-changed={SOURCE}");
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return Ok(());

@@ -5,7 +5,7 @@
 
 use crate::config::{DeviceChoice, OpenClSettings};
 
-use super::status::Failure;
+use super::driver::status::Failure;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The OpenCL backend: scans on a GPU, or on any OpenCL device that the settings name.
 //!
-//! `status`, `platform` and `device` are the boundary to the driver (all `unsafe` is in the latter two); `choose` picks a
-//! device; `program` compiles the kernels of `kernels/`; `rows` and `scratch` hold memory on the device; `tuning`, `range`, `scan`
-//! and `collect` do the work; `bound` proves how far a raw score may be off. `loader.c` stands in for `libOpenCL.so` at link time.
+//! `driver` is the boundary to the driver (all `unsafe` is in there; its `loader.c` stands in for `libOpenCL.so` at link time);
+//! `choose` picks a device; `program` compiles the kernels of `kernels/`; `rows` holds a gallery's rows on the device; `lanes` scans
+//! them.
 //!
 //! Invariants: the crate `ocl` is named in this folder alone. Finding out that there is no device takes no time, and nothing a
 //! driver answers makes this panic. One thread owns a backend and what it loaded. What the device returns is checked before it is
@@ -11,18 +11,11 @@
 //! `LOOKALIKE_OPENCL_LIBRARY`, in the environment, names the OpenCL loader to open instead of `libOpenCL.so.1`; if that file
 //! cannot be opened, there is no OpenCL on this machine. It is read once, at the first use of OpenCL.
 
-mod bound;
 mod choose;
-mod collect;
-mod device;
-mod platform;
+mod driver;
+mod lanes;
 mod program;
-mod range;
 mod rows;
-mod scan;
-mod scratch;
-mod status;
-mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -39,13 +32,11 @@ use super::{Backend, BackendError, Description, Loaded};
 
 pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReason};
 
-use device::Device;
-use platform::{Found, FoundDevice};
+use driver::device::Device;
+use driver::platform::{self, Found, FoundDevice};
+use lanes::{Engine, LoadedRows, Scratch, Tuning};
 use program::{Programs, Sources};
 use rows::{Budget, Rows};
-use scan::{Engine, LoadedRows};
-use scratch::Scratch;
-use tuning::Tuning;
 
 /// The OpenCL devices of this machine, and which one these settings take.
 ///

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::backend::BackendError;
 use crate::domain::Matrix;
 
-use super::device::{Buffer, Device};
+use super::driver::device::{Buffer, Device};
 
 /// Bytes of device memory that rows may take, shared by all galleries on the device.
 #[derive(Debug)]

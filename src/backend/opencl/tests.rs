@@ -12,7 +12,7 @@ use crate::backend::{Ask, Backend, BackendError, Candidates, Coverage, Loaded, R
 use crate::config::{DeviceChoice, OpenClSettings};
 use crate::domain::Matrix;
 
-use super::tuning::Tuning;
+use super::lanes::Tuning;
 use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
 
 fn settings() -> OpenClSettings {

@@ -1,4 +1,4 @@
-//! A scan: probes in tiles, rows in chunks, lists on the device, the last choice on the host.
+//! The scan of few probes or on any device: probes in tiles, rows in chunks, lists on the device, the last choice on the host.
 //!
 //! Two ways, by how many candidates are wanted. Up to 256 a probe, each work-item keeps a list and the device merges the lists
 //! of a chunk to one a probe (`lanes.cl`, `merge.cl`). Beyond that the device writes every score and the host chooses
@@ -6,6 +6,13 @@
 //!
 //! More candidates than k are returned, so that the certificate of the k-th place rarely fails; each attempt asks for four times
 //! as many as the one before.
+
+mod bound;
+mod collect;
+mod kernels;
+mod range;
+mod scratch;
+mod tuning;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,14 +22,17 @@ use std::time::Instant;
 use crate::backend::{Ask, BackendError, Loaded, ScreenJob, ScreenTiming, Screened};
 use crate::domain::Matrix;
 
-use super::bound::error_bound;
-use super::collect::{Collector, Scanned};
-use super::device::{Arg, Device, Event, Kernel};
-use super::program::{MAX_QUERY_COUNT, Parameters, Programs, Role, Tiling, list_size};
-use super::range::{ScanShape, WorkLimits, merge_range, score_range};
+use super::driver::device::{Arg, Device, Event, Kernel};
+use super::program::Programs;
 use super::rows::Rows;
-use super::scratch::Scratch;
-use super::tuning::Tuning;
+
+use bound::error_bound;
+use collect::{Collector, Scanned};
+use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size};
+use range::{ScanShape, WorkLimits, merge_range, score_range};
+
+pub(super) use scratch::Scratch;
+pub(super) use tuning::Tuning;
 
 /// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
 const MERGED_BYTES: usize = 8 << 20;
@@ -143,8 +153,8 @@ fn scan_lists<'a>(
     let stride = rows.matrix().stride();
     let tiling = Tiling::new(probes, *tuning);
     let parameters = |role| Parameters { role, stride, list, tiling };
-    let scan = programs.kernel(device, parameters(Role::ScanLanes))?;
-    let merge = programs.kernel(device, parameters(Role::MergeLists))?;
+    let scan = programs.kernel(device, parameters(Role::ScanLanes).recipe())?;
+    let merge = programs.kernel(device, parameters(Role::MergeLists).recipe())?;
     let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan, *tuning));
     let chunks = rows.chunks();
     let merged_bytes = probes * list * 2 * size_of::<f32>();
@@ -234,7 +244,7 @@ fn scan_scores<'a>(
     // No list is kept on the device: any size will do, so that one kernel serves all.
     let list = 1;
     let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, tiling };
-    let kernel = programs.kernel(device, parameters)?;
+    let kernel = programs.kernel(device, parameters.recipe())?;
     let limits = work_limits(device, &kernel, *tuning);
     let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
     scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;

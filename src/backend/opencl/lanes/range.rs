@@ -3,8 +3,9 @@
 //! Pure arithmetic. A wide device (a GPU) wants many more work-items than a few probes make with their lanes, so a chunk's rows
 //! are cut into segments; each segment and lane is a list of its own.
 
-use super::device::Range;
-use super::program::{LANES_PER_QUERY, MERGE_ITEMS};
+use crate::backend::opencl::driver::device::Range;
+
+use super::kernels::{LANES_PER_QUERY, MERGE_ITEMS};
 use super::tuning::Tuning;
 
 /// Work-items of a group that is aimed at: several warps of any GPU.

@@ -10,8 +10,8 @@ use std::ptr;
 
 use ocl::ffi;
 
-use super::choose::{DeviceKind, DeviceRecord};
 use super::status::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
+use crate::backend::opencl::choose::{DeviceKind, DeviceRecord};
 
 /// Most platforms, and most devices of one, that are looked at.
 const MAX_LISTED: usize = 64;
@@ -21,28 +21,28 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// What was found on this machine.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(in crate::backend::opencl) struct Found {
     /// The loader's file name; `None` where there is none.
-    pub(super) loader: Option<String>,
+    pub(in crate::backend::opencl) loader: Option<String>,
     /// The platforms' names.
-    pub(super) platforms: Vec<String>,
+    pub(in crate::backend::opencl) platforms: Vec<String>,
     /// All their devices.
-    pub(super) devices: Vec<FoundDevice>,
+    pub(in crate::backend::opencl) devices: Vec<FoundDevice>,
     /// What a driver answered instead of its platforms.
-    pub(super) trouble: Option<Failure>,
+    pub(in crate::backend::opencl) trouble: Option<Failure>,
 }
 
 /// A device and what it says of itself.
 #[derive(Debug)]
-pub(super) struct FoundDevice {
+pub(in crate::backend::opencl) struct FoundDevice {
     /// The driver's handle: valid as long as the process lives.
-    pub(super) id: ffi::cl_device_id,
+    pub(in crate::backend::opencl) id: ffi::cl_device_id,
     /// What it is.
-    pub(super) record: DeviceRecord,
+    pub(in crate::backend::opencl) record: DeviceRecord,
 }
 
 /// Looks at every platform and device.
-pub(super) fn find() -> Found {
+pub(in crate::backend::opencl) fn find() -> Found {
     let mut found = Found { loader: loader(), ..Found::default() };
     if found.loader.is_none() {
         return found;
@@ -67,7 +67,7 @@ pub(super) fn find() -> Found {
 }
 
 /// How many compute units a device has; at least 1.
-pub(super) fn compute_units(device: ffi::cl_device_id) -> usize {
+pub(in crate::backend::opencl) fn compute_units(device: ffi::cl_device_id) -> usize {
     (device_number::<u32>(device, ffi::CL_DEVICE_MAX_COMPUTE_UNITS) as usize).max(1)
 }
 
@@ -184,7 +184,7 @@ fn platform_text(platform: ffi::cl_platform_id, what: ffi::cl_platform_info) -> 
 }
 
 /// A text from one of the `clGet...Info`, asked for its length first; empty where there is none.
-pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> i32) -> String {
+pub(in crate::backend::opencl) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> i32) -> String {
     let mut size = 0;
     if ask(0, ptr::null_mut(), &raw mut size) != 0 {
         return String::new();

@@ -8,8 +8,8 @@ use std::ops::Range;
 use crate::backend::{Ask, BackendError};
 use crate::domain::Matrix;
 
-use super::device::{Arg, Buffer, Device, Element};
-use super::program::Tiling;
+use super::kernels::Tiling;
+use crate::backend::opencl::driver::device::{Arg, Buffer, Device, Element};
 
 /// A buffer that grows.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl<T: Element> Reusable<T> {
 
 /// The working memory of one device. The kernels' heads say how each buffer is laid out.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(in crate::backend::opencl) struct Scratch {
     pub(super) probes: Reusable<f32>,
     pub(super) skip_offsets: Reusable<u32>,
     pub(super) skip_ranges: Reusable<u32>,
@@ -63,7 +63,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Empty.
-    pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
+    pub(in crate::backend::opencl) fn new(device: &Device) -> Result<Self, BackendError> {
         Ok(Self {
             probes: Reusable::new(device, "probes")?,
             skip_offsets: Reusable::new(device, "rows to skip")?,
@@ -79,7 +79,7 @@ impl Scratch {
     }
 
     /// Bytes held on the device.
-    pub(super) fn device_bytes(&self) -> u64 {
+    pub(in crate::backend::opencl) fn device_bytes(&self) -> u64 {
         let values = [&self.probes, &self.list_scores, &self.merged_scores, &self.scores];
         let numbers = [&self.skip_offsets, &self.skip_ranges, &self.list_indices, &self.merged_indices];
         let values: u64 = values.into_iter().map(Reusable::bytes).sum();

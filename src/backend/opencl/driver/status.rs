@@ -7,28 +7,28 @@ use std::fmt;
 
 /// A call of the driver that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(in crate::backend::opencl) struct Failure {
     /// The function called.
-    pub(super) call: &'static str,
+    pub(in crate::backend::opencl) call: &'static str,
     /// What it answered; never 0.
-    pub(super) status: i32,
+    pub(in crate::backend::opencl) status: i32,
 }
 
 /// `CL_PLATFORM_NOT_FOUND_KHR`: no driver is installed, or no loader.
-pub(super) const PLATFORM_NOT_FOUND: i32 = -1001;
+pub(in crate::backend::opencl) const PLATFORM_NOT_FOUND: i32 = -1001;
 /// `CL_DEVICE_NOT_FOUND`: a platform without devices.
-pub(super) const DEVICE_NOT_FOUND: i32 = -1;
+pub(in crate::backend::opencl) const DEVICE_NOT_FOUND: i32 = -1;
 /// `CL_BUILD_PROGRAM_FAILURE`: the compiler refused a kernel; the build log says why.
-pub(super) const BUILD_PROGRAM_FAILURE: i32 = -11;
+pub(in crate::backend::opencl) const BUILD_PROGRAM_FAILURE: i32 = -11;
 
 impl Failure {
     /// `Err` unless `status` is 0.
-    pub(super) fn check(call: &'static str, status: i32) -> Result<(), Self> {
+    pub(in crate::backend::opencl) fn check(call: &'static str, status: i32) -> Result<(), Self> {
         if status == 0 { Ok(()) } else { Err(Self { call, status }) }
     }
 
     /// Whether the device, or the host on its behalf, had no memory left.
-    pub(super) fn is_memory(self) -> bool {
+    pub(in crate::backend::opencl) fn is_memory(self) -> bool {
         // CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY, CL_INVALID_BUFFER_SIZE
         matches!(self.status, -4 | -5 | -6 | -61)
     }

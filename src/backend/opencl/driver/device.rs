@@ -17,15 +17,15 @@ use ocl::ffi;
 
 use crate::backend::BackendError;
 
-use super::choose::DeviceRecord;
 use super::platform;
 use super::status::{BUILD_PROGRAM_FAILURE, Failure};
+use crate::backend::opencl::choose::DeviceRecord;
 
 macro_rules! owned {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $release:path) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub(super) struct $name($raw);
+        pub(in crate::backend::opencl) struct $name($raw);
 
         impl Drop for $name {
             fn drop(&mut self) {
@@ -63,14 +63,14 @@ owned!(
 );
 
 /// What buffers may hold: any bits are a value, no padding.
-pub(super) trait Element: Copy + Default {}
+pub(in crate::backend::opencl) trait Element: Copy + Default {}
 
 impl Element for f32 {}
 impl Element for u32 {}
 
 /// `T[len]` on the device.
 #[derive(Debug)]
-pub(super) struct Buffer<T> {
+pub(in crate::backend::opencl) struct Buffer<T> {
     memory: Memory,
     len: usize,
     element: PhantomData<T>,
@@ -78,19 +78,19 @@ pub(super) struct Buffer<T> {
 
 impl<T: Element> Buffer<T> {
     /// Elements it holds.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::backend::opencl) fn len(&self) -> usize {
         self.len
     }
 
     /// As a kernel's argument.
-    pub(super) fn arg(&self) -> Arg<'_> {
+    pub(in crate::backend::opencl) fn arg(&self) -> Arg<'_> {
         Arg::Memory(&self.memory)
     }
 }
 
 /// A kernel's argument.
 #[derive(Debug)]
-pub(super) enum Arg<'a> {
+pub(in crate::backend::opencl) enum Arg<'a> {
     /// A buffer.
     Memory(&'a Memory),
     /// A number.
@@ -99,7 +99,7 @@ pub(super) enum Arg<'a> {
 
 /// A kernel, ready to be launched.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(in crate::backend::opencl) struct Kernel {
     raw: RawKernel,
     name: &'static str,
     /// Most work-items that a work-group of it may have.
@@ -108,23 +108,23 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// Most work-items that a work-group of it may have.
-    pub(super) fn group_limit(&self) -> usize {
+    pub(in crate::backend::opencl) fn group_limit(&self) -> usize {
         self.group_limit
     }
 }
 
 /// How many work-items, and how many a work-group; each global size is a multiple of its local size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(in crate::backend::opencl) struct Range {
     /// Work-items.
-    pub(super) global: [usize; 3],
+    pub(in crate::backend::opencl) global: [usize; 3],
     /// Work-items of a group.
-    pub(super) local: [usize; 3],
+    pub(in crate::backend::opencl) local: [usize; 3],
 }
 
 /// One device in use.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(in crate::backend::opencl) struct Device {
     // Dropped in this order: the queue before its context.
     queue: Queue,
     context: Context,
@@ -135,7 +135,7 @@ pub(super) struct Device {
 
 impl Device {
     /// Takes a device into use.
-    pub(super) fn open(found: platform::FoundDevice) -> Result<Self, BackendError> {
+    pub(in crate::backend::opencl) fn open(found: platform::FoundDevice) -> Result<Self, BackendError> {
         let platform::FoundDevice { id, record } = found;
         let error = |failure: Failure| failed(&record, failure);
         let mut status = 0;
@@ -154,12 +154,12 @@ impl Device {
     }
 
     /// What the device is.
-    pub(super) fn record(&self) -> &DeviceRecord {
+    pub(in crate::backend::opencl) fn record(&self) -> &DeviceRecord {
         &self.record
     }
 
     /// Its processors; at least 1.
-    pub(super) fn compute_units(&self) -> usize {
+    pub(in crate::backend::opencl) fn compute_units(&self) -> usize {
         self.compute_units
     }
 
@@ -180,7 +180,11 @@ impl Device {
     }
 
     /// Memory for `len` elements, at least 1, for `what`.
-    pub(super) fn allocate<T: Element>(&self, len: usize, what: &str) -> Result<Buffer<T>, BackendError> {
+    pub(in crate::backend::opencl) fn allocate<T: Element>(
+        &self,
+        len: usize,
+        what: &str,
+    ) -> Result<Buffer<T>, BackendError> {
         let bytes = len.max(1).saturating_mul(size_of::<T>());
         let mut status = 0;
         // SAFETY: no host memory is handed over.
@@ -199,7 +203,11 @@ impl Device {
     }
 
     /// Copies `values` to the start of `buffer`.
-    pub(super) fn write<T: Element>(&self, buffer: &Buffer<T>, values: &[T]) -> Result<(), BackendError> {
+    pub(in crate::backend::opencl) fn write<T: Element>(
+        &self,
+        buffer: &Buffer<T>,
+        values: &[T],
+    ) -> Result<(), BackendError> {
         assert!(values.len() <= buffer.len, "{} values into a buffer of {}", values.len(), buffer.len);
         if values.is_empty() {
             return Ok(());
@@ -224,7 +232,11 @@ impl Device {
     }
 
     /// Copies the start of `buffer` to `values`, after all commands before it are done.
-    pub(super) fn read<T: Element>(&self, buffer: &Buffer<T>, values: &mut [T]) -> Result<(), BackendError> {
+    pub(in crate::backend::opencl) fn read<T: Element>(
+        &self,
+        buffer: &Buffer<T>,
+        values: &mut [T],
+    ) -> Result<(), BackendError> {
         assert!(values.len() <= buffer.len, "{} values from a buffer of {}", values.len(), buffer.len);
         if values.is_empty() {
             return Ok(());
@@ -247,7 +259,12 @@ impl Device {
     }
 
     /// Compiles `source` and takes its function `name`; the `Err` is for people: the driver's answer, and the build log.
-    pub(super) fn compile(&self, source: &str, options: &str, name: &'static str) -> Result<Kernel, String> {
+    pub(in crate::backend::opencl) fn compile(
+        &self,
+        source: &str,
+        options: &str,
+        name: &'static str,
+    ) -> Result<Kernel, String> {
         let program = self.program(source)?;
         let c_options = CString::new(options).map_err(|_| "a NUL character in the options".to_owned())?;
         // SAFETY: the context's one device; the call returns when the program is built.
@@ -323,7 +340,7 @@ impl Device {
     }
 
     /// Puts a kernel with all its arguments, in order, into the queue.
-    pub(super) fn launch(
+    pub(in crate::backend::opencl) fn launch(
         &self,
         kernel: &Kernel,
         args: &[Arg<'_>],
@@ -365,7 +382,7 @@ impl Device {
 
 impl Event {
     /// How long the command took on the device, in nanoseconds; 0 where the driver does not say.
-    pub(super) fn elapsed_ns(&self) -> u64 {
+    pub(in crate::backend::opencl) fn elapsed_ns(&self) -> u64 {
         self.time(ffi::CL_PROFILING_COMMAND_END).saturating_sub(self.time(ffi::CL_PROFILING_COMMAND_START))
     }
 
