@@ -179,7 +179,7 @@ pub struct OpenClSettings {
     pub device: DeviceChoice,
     /// Whether `auto` may take a device that is a CPU.
     pub allow_cpu_devices: bool,
-    /// Rows copied to the device at a time.
+    /// Most rows of one buffer; 0: as many as the device allows where they stay there, else 50 000.
     pub chunk_rows: usize,
     /// Most bytes of device memory for rows; `None`: three quarters of the device's.
     pub memory_limit_bytes: Option<u64>,

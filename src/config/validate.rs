@@ -159,7 +159,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         "auto, part of a device's name (in quotes if it reads as a number), or numbers such as 0:1";
     let device = reader.parsed("backend.opencl.device", expected, |text| Some(device(text)));
     let allow_cpu_devices = reader.flag("backend.opencl.allow_cpu_devices");
-    let chunk_rows = reader.size("backend.opencl.chunk_rows", 1..=100_000_000);
+    let chunk_rows = reader.size("backend.opencl.chunk_rows", 0..=100_000_000);
     let limit = "backend.opencl.memory_limit_mib";
     let memory_limit_mib =
         if reader.is_null(limit) { Some(None) } else { reader.integer(limit, 1..=1_048_576).map(Some) };

@@ -14,8 +14,11 @@
 mod choose;
 mod driver;
 mod lanes;
+mod loaded;
+mod memory;
 mod program;
 mod rows;
+mod tiled;
 
 #[cfg(test)]
 mod tests;
@@ -34,9 +37,11 @@ pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReaso
 
 use driver::device::Device;
 use driver::platform::{self, Found, FoundDevice};
-use lanes::{Engine, LoadedRows, Scratch, Tuning};
+use lanes::{Scratch, Tuning};
+use loaded::{Engine, LoadedRows};
 use program::{Programs, Sources};
 use rows::{Budget, Rows};
+use tiled::{Arithmetic, Memory};
 
 /// The OpenCL devices of this machine, and which one these settings take.
 ///
@@ -79,14 +84,19 @@ impl OpenClBackend {
         };
         let memory = record.global_memory_bytes;
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
-        let scratch = Scratch::new(&device)?;
-        let tuning = Tuning::of(device.record().kind);
-        let engine = Engine { device, tuning, programs: Programs::new(sources), scratch };
+        let engine = Engine {
+            tuning: Tuning::of(device.record().kind),
+            tiled: Arithmetic::of(&device),
+            programs: Programs::new(sources),
+            scratch: Scratch::new(&device)?,
+            memory: Memory::new(&device)?,
+            device,
+        };
         Ok(Self {
             description,
             engine: Rc::new(RefCell::new(engine)),
             budget,
-            chunk_rows: settings.chunk_rows.max(1),
+            chunk_rows: settings.chunk_rows,
         })
     }
 }
@@ -106,6 +116,6 @@ impl Backend for OpenClBackend {
             });
         }
         let rows = Rows::load(&self.engine.borrow().device, rows, self.chunk_rows, &self.budget)?;
-        Ok(Box::new(LoadedRows { engine: Rc::clone(&self.engine), rows }))
+        Ok(Box::new(LoadedRows::new(&self.engine, rows)?))
     }
 }

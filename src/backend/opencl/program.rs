@@ -20,11 +20,17 @@ const MAX_BUILT: usize = 256;
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Every file of `kernels/`, by name, as compiled into the program.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 10] = [
+    ("bytes.cl", include_str!("../../../kernels/bytes.cl")),
+    ("choose.cl", include_str!("../../../kernels/choose.cl")),
     ("dot.cl", include_str!("../../../kernels/dot.cl")),
+    ("floats.cl", include_str!("../../../kernels/floats.cl")),
     ("lanes.cl", include_str!("../../../kernels/lanes.cl")),
     ("merge.cl", include_str!("../../../kernels/merge.cl")),
+    ("quantize.cl", include_str!("../../../kernels/quantize.cl")),
+    ("rank.cl", include_str!("../../../kernels/rank.cl")),
     ("scores.cl", include_str!("../../../kernels/scores.cl")),
+    ("skip.cl", include_str!("../../../kernels/skip.cl")),
 ];
 
 /// What a kernel is made of.

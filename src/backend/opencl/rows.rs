@@ -1,6 +1,6 @@
 //! A gallery's rows on the device: all of them where they fit, else one chunk at a time.
 //!
-//! Rows go over in chunks, each a buffer of its own, since a device limits a single allocation. Rows that fit into what is left
+//! Rows go over in chunks, each a buffer of its own, as large as the device allows or the settings say. Rows that fit into what is left
 //! of the memory limit stay on the device (resident); others are copied chunk by chunk through one buffer at every scan
 //! (streamed). Rows that were streamed because another gallery held the memory become resident once that one is gone.
 
@@ -13,6 +13,9 @@ use crate::backend::BackendError;
 use crate::domain::Matrix;
 
 use super::driver::device::{Buffer, Device};
+
+/// Rows of a chunk that is streamed, where the settings do not say: copied and scanned in turn, so neither should take long.
+const STREAMED_ROWS: usize = 50_000;
 
 /// Bytes of device memory that rows may take, shared by all galleries on the device.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ impl Budget {
 
 /// A share of a [`Budget`].
 #[derive(Debug)]
-struct Reservation {
+pub(super) struct Reservation {
     budget: Rc<Budget>,
     bytes: u64,
 }
@@ -52,6 +55,8 @@ impl Drop for Reservation {
 #[derive(Debug)]
 pub(super) struct Rows {
     matrix: Arc<Matrix>,
+    /// As the settings have it.
+    wished: usize,
     per_chunk: usize,
     budget: Rc<Budget>,
     place: Place,
@@ -78,24 +83,27 @@ enum Attempt {
 }
 
 impl Rows {
-    /// Brings the rows of `matrix` to the device, at most `chunk_rows` at a time.
+    /// Brings the rows of `matrix` to the device, at most `chunk_rows` to a buffer; 0: as suits the device.
     pub(super) fn load(
         device: &Device,
         matrix: &Arc<Matrix>,
         chunk_rows: usize,
         budget: &Rc<Budget>,
     ) -> Result<Self, BackendError> {
-        let chunk_rows = fitting_rows(device, matrix, chunk_rows, budget)?;
-        let attempt = resident(device, matrix, chunk_rows, budget)?;
+        let fitting = |wished| fitting_rows(device, matrix, wished, budget);
+        let mut per_chunk = fitting(if chunk_rows == 0 { usize::MAX } else { chunk_rows })?;
+        let attempt = resident(device, matrix, per_chunk, budget)?;
         let may_settle = matches!(attempt, Attempt::OverBudget);
         let place = match attempt {
             Attempt::Resident(place) => place,
             Attempt::OverBudget | Attempt::OutOfMemory => {
-                let chunk = device.allocate(chunk_rows * matrix.stride(), "a chunk of rows")?;
+                per_chunk = fitting(if chunk_rows == 0 { STREAMED_ROWS } else { chunk_rows })?;
+                let chunk = device.allocate(per_chunk * matrix.stride(), "a chunk of rows")?;
                 Place::Streamed { chunk, may_settle }
             }
         };
-        Ok(Self { matrix: Arc::clone(matrix), per_chunk: chunk_rows, budget: Rc::clone(budget), place })
+        let (matrix, budget) = (Arc::clone(matrix), Rc::clone(budget));
+        Ok(Self { matrix, wished: chunk_rows, per_chunk, budget, place })
     }
 
     /// The rows as the host has them.
@@ -108,17 +116,30 @@ impl Rows {
         self.per_chunk
     }
 
-    /// Makes streamed rows resident where the memory is there by now.
-    pub(super) fn settle(&mut self, device: &Device) -> Result<(), BackendError> {
+    /// Makes streamed rows resident where the memory is there by now; whether it did.
+    pub(super) fn settle(&mut self, device: &Device) -> Result<bool, BackendError> {
         let Place::Streamed { may_settle: may_settle @ true, .. } = &mut self.place else {
-            return Ok(());
+            return Ok(false);
         };
-        match resident(device, &self.matrix, self.per_chunk, &self.budget)? {
-            Attempt::Resident(place) => self.place = place,
+        let wished = if self.wished == 0 { usize::MAX } else { self.wished };
+        let per_chunk = fitting_rows(device, &self.matrix, wished, &self.budget)?;
+        match resident(device, &self.matrix, per_chunk, &self.budget)? {
+            Attempt::Resident(place) => {
+                (self.place, self.per_chunk) = (place, per_chunk);
+                return Ok(true);
+            }
             Attempt::OverBudget => {}
             Attempt::OutOfMemory => *may_settle = false,
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Sets memory aside for what is kept beside rows that stay on the device; `None` where they do not, or the limit forbids it.
+    pub(super) fn reserve_beside(&self, bytes: u64) -> Option<Reservation> {
+        match self.place {
+            Place::Resident { .. } => self.budget.reserve(bytes),
+            Place::Streamed { .. } => None,
+        }
     }
 
     /// The rows of each chunk.

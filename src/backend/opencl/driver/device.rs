@@ -67,6 +67,7 @@ pub(in crate::backend::opencl) trait Element: Copy + Default {}
 
 impl Element for f32 {}
 impl Element for u32 {}
+impl Element for u64 {}
 
 /// `T[len]` on the device.
 #[derive(Debug)]
@@ -89,12 +90,14 @@ impl<T: Element> Buffer<T> {
 }
 
 /// A kernel's argument.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::backend::opencl) enum Arg<'a> {
     /// A buffer.
     Memory(&'a Memory),
     /// A number.
     U32(u32),
+    /// A number.
+    F32(f32),
 }
 
 /// A kernel, ready to be launched.
@@ -114,7 +117,7 @@ impl Kernel {
 }
 
 /// How many work-items, and how many a work-group; each global size is a multiple of its local size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::opencl) struct Range {
     /// Work-items.
     pub(in crate::backend::opencl) global: [usize; 3],
@@ -161,6 +164,16 @@ impl Device {
     /// Its processors; at least 1.
     pub(in crate::backend::opencl) fn compute_units(&self) -> usize {
         self.compute_units
+    }
+
+    /// Whether it computes in `f64`.
+    pub(in crate::backend::opencl) fn has_doubles(&self) -> bool {
+        platform::has_doubles(self.id)
+    }
+
+    /// An NVIDIA device's compute capability, major and minor; (0, 0) of others.
+    pub(in crate::backend::opencl) fn compute_capability(&self) -> (u32, u32) {
+        platform::compute_capability(self.id)
     }
 
     fn failed(&self, failure: Failure) -> BackendError {
@@ -354,6 +367,7 @@ impl Device {
             let (size, value): (usize, *const c_void) = match arg {
                 Arg::Memory(memory) => (size_of::<ffi::cl_mem>(), (&raw const memory.0).cast()),
                 Arg::U32(number) => (size_of::<u32>(), ptr::from_ref(number).cast()),
+                Arg::F32(number) => (size_of::<f32>(), ptr::from_ref(number).cast()),
             };
             // SAFETY: the value is as large as stated and copied during the call.
             let status = unsafe { ffi::clSetKernelArg(kernel.raw.0, index as u32, size, value) };

@@ -71,6 +71,22 @@ pub(in crate::backend::opencl) fn compute_units(device: ffi::cl_device_id) -> us
     (device_number::<u32>(device, ffi::CL_DEVICE_MAX_COMPUTE_UNITS) as usize).max(1)
 }
 
+/// Whether a device computes in `f64`.
+pub(in crate::backend::opencl) fn has_doubles(device: ffi::cl_device_id) -> bool {
+    device_number::<u64>(device, ffi::CL_DEVICE_DOUBLE_FP_CONFIG) != 0
+}
+
+/// What `cl_nv_device_attribute_query` tells of an NVIDIA device; zeros of others.
+pub(in crate::backend::opencl) fn compute_capability(device: ffi::cl_device_id) -> (u32, u32) {
+    const MAJOR: ffi::cl_device_info = 0x4000;
+    const MINOR: ffi::cl_device_info = 0x4001;
+    if device_text(device, ffi::CL_DEVICE_EXTENSIONS).contains("cl_nv_device_attribute_query") {
+        (device_number(device, MAJOR), device_number(device, MINOR))
+    } else {
+        (0, 0)
+    }
+}
+
 fn describe(device: ffi::cl_device_id) -> DeviceRecord {
     let fault = if device_number::<ffi::cl_bool>(device, ffi::CL_DEVICE_AVAILABLE) == 0 {
         "the driver says that it is not available"

@@ -21,7 +21,7 @@ const NORMS: f64 = 1.0001;
 ///
 /// the last step by Cauchy and Schwarz. Devices may also flush subnormal numbers to zero: either factor, the product, and
 /// the sum, each time an error of at most 2^-126 (the other factor is below 2 in magnitude, which the doubling covers): n * 2^-123 in all.
-pub(super) fn error_bound(stride: usize) -> f32 {
+pub(in crate::backend::opencl) fn error_bound(stride: usize) -> f32 {
     let operations = 2.0 * stride as f64 * OPERATION_ERROR;
     let rounding = operations / (1.0 - operations) * NORMS;
     let flushing = stride as f64 * 2.0_f64.powi(-123);

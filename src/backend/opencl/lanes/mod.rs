@@ -14,23 +14,21 @@ mod range;
 mod scratch;
 mod tuning;
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::rc::Rc;
 use std::time::Instant;
 
-use crate::backend::{Ask, BackendError, Loaded, ScreenJob, ScreenTiming, Screened};
+use crate::backend::{Ask, BackendError, ScreenJob, ScreenTiming, Screened};
 use crate::domain::Matrix;
 
 use super::driver::device::{Arg, Device, Event, Kernel};
-use super::program::Programs;
+use super::loaded::Engine;
 use super::rows::Rows;
 
-use bound::error_bound;
 use collect::{Collector, Scanned};
 use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
+pub(super) use bound::error_bound;
 pub(super) use scratch::Scratch;
 pub(super) use tuning::Tuning;
 
@@ -47,63 +45,39 @@ const CHEAP_LIST: usize = 64;
 /// Bytes of raw scores that one launch writes.
 const SCORE_BYTES: usize = 8 << 20;
 
-/// What scans on one device share: compiled kernels and working memory.
-#[derive(Debug)]
-pub(super) struct Engine {
-    /// The device.
-    pub(super) device: Device,
-    /// What suits it.
-    pub(super) tuning: Tuning,
-    /// Its kernels.
-    pub(super) programs: Programs,
-    /// Its working memory.
-    pub(super) scratch: Scratch,
-}
-
-/// Rows ready to be scanned.
-#[derive(Debug)]
-pub(super) struct LoadedRows {
-    pub(super) engine: Rc<RefCell<Engine>>,
-    pub(super) rows: Rows,
-}
-
-impl Loaded for LoadedRows {
-    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
-        let engine = &mut *self.engine.borrow_mut();
-        self.rows.settle(&engine.device)?;
-        let matrix = self.rows.matrix();
-        let scanned = Scanned { rows: matrix.rows() as u32, bound: error_bound(matrix.stride()) };
-        into.begin(job.probes.rows());
-        for first in (0..job.probes.rows()).step_by(MAX_QUERY_COUNT) {
-            let range = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
-            let asks = &job.asks[range.clone()];
-            let wanted = asks.iter().map(|ask| wanted(ask.k, job.attempt, matrix.rows())).collect();
-            let tile = Tile { probes: job.probes, range: range.clone(), asks, wanted };
-            let collectors = match list_size(tile.most_wanted()) {
-                // Nothing to scan: no kernel need be compiled to say so.
-                _ if matrix.rows() == 0 => tile.collectors(),
-                Some(list) => scan_lists(engine, &self.rows, &tile, list, &mut into.timing)?,
-                None => scan_scores(engine, &self.rows, &tile, &mut into.timing)?,
-            };
-            let merging = Instant::now();
-            for (collector, found) in collectors.into_iter().zip(&mut into.probes[range]) {
-                into.invalid_indices += collector.finish(scanned, found);
-            }
-            into.timing.host_merge_ns += nanoseconds(merging);
+/// Finds candidates for every probe of `job`, into `into`, which has begun.
+pub(super) fn screen(
+    engine: &mut Engine,
+    rows: &Rows,
+    job: &ScreenJob<'_>,
+    into: &mut Screened,
+) -> Result<(), BackendError> {
+    let matrix = rows.matrix();
+    let scanned = Scanned { rows: matrix.rows() as u32, bound: error_bound(matrix.stride()) };
+    for first in (0..job.probes.rows()).step_by(MAX_QUERY_COUNT) {
+        let range = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
+        let asks = &job.asks[range.clone()];
+        let wanted = asks.iter().map(|ask| wanted(ask.k, job.attempt, matrix.rows())).collect();
+        let tile = Tile { probes: job.probes, range: range.clone(), asks, wanted };
+        let collectors = match list_size(tile.most_wanted()) {
+            // Nothing to scan: no kernel need be compiled to say so.
+            _ if matrix.rows() == 0 => tile.collectors(),
+            Some(list) => scan_lists(engine, rows, &tile, list, &mut into.timing)?,
+            None => scan_scores(engine, rows, &tile, &mut into.timing)?,
+        };
+        let merging = Instant::now();
+        for (collector, found) in collectors.into_iter().zip(&mut into.probes[range]) {
+            into.invalid_indices += collector.finish(scanned, found);
         }
-        Ok(())
+        into.timing.host_merge_ns += nanoseconds(merging);
     }
+    Ok(())
+}
 
-    /// By the list that serves k: up to the middle ones lists cost nearly the same, so their probes share a pass; so do those for
-    /// which every score is read.
-    fn k_class(&self, k: usize) -> usize {
-        let wanted = wanted(k, 0, self.rows.matrix().rows());
-        list_size(wanted).map_or(usize::MAX, |list| list.max(CHEAP_LIST))
-    }
-
-    fn device_bytes(&self) -> u64 {
-        self.rows.device_bytes() + self.engine.borrow().scratch.device_bytes()
-    }
+/// By the list that serves k: up to the middle ones lists cost nearly the same, so their probes share a pass; so do those for which
+/// every score is read.
+pub(super) fn k_class(k: usize, rows: usize) -> usize {
+    list_size(wanted(k, 0, rows)).map_or(usize::MAX, |list| list.max(CHEAP_LIST))
 }
 
 /// Probes of one pass over the rows.
@@ -147,7 +121,7 @@ fn scan_lists<'a>(
     list: usize,
     timing: &mut ScreenTiming,
 ) -> Result<Vec<Collector<'a>>, BackendError> {
-    let Engine { device, tuning, programs, scratch } = engine;
+    let Engine { device, tuning, programs, scratch, .. } = engine;
     let started = Instant::now();
     let probes = tile.len();
     let stride = rows.matrix().stride();
@@ -237,7 +211,7 @@ fn scan_scores<'a>(
     tile: &Tile<'a>,
     timing: &mut ScreenTiming,
 ) -> Result<Vec<Collector<'a>>, BackendError> {
-    let Engine { device, tuning, programs, scratch } = engine;
+    let Engine { device, tuning, programs, scratch, .. } = engine;
     let started = Instant::now();
     let probes = tile.len();
     let tiling = Tiling::new(probes, *tuning);

@@ -9,42 +9,8 @@ use crate::backend::{Ask, BackendError};
 use crate::domain::Matrix;
 
 use super::kernels::Tiling;
-use crate::backend::opencl::driver::device::{Arg, Buffer, Device, Element};
-
-/// A buffer that grows.
-#[derive(Debug)]
-pub(super) struct Reusable<T> {
-    buffer: Buffer<T>,
-    what: &'static str,
-}
-
-impl<T: Element> Reusable<T> {
-    fn new(device: &Device, what: &'static str) -> Result<Self, BackendError> {
-        Ok(Self { buffer: device.allocate(1, what)?, what })
-    }
-
-    /// Makes room for `len` elements; what was in there is lost.
-    fn size(&mut self, device: &Device, len: usize) -> Result<(), BackendError> {
-        if self.buffer.len() < len {
-            self.buffer = device.allocate(len.next_power_of_two(), self.what)?;
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, device: &Device, values: &[T]) -> Result<(), BackendError> {
-        self.size(device, values.len())?;
-        device.write(&self.buffer, values)
-    }
-
-    /// As a kernel's argument.
-    pub(super) fn arg(&self) -> Arg<'_> {
-        self.buffer.arg()
-    }
-
-    fn bytes(&self) -> u64 {
-        (self.buffer.len() * size_of::<T>()) as u64
-    }
-}
+use crate::backend::opencl::driver::device::Device;
+use crate::backend::opencl::memory::Reusable;
 
 /// The working memory of one device. The kernels' heads say how each buffer is laid out.
 #[derive(Debug)]
@@ -140,15 +106,15 @@ impl Scratch {
     ) -> Result<(&[f32], &[u32]), BackendError> {
         self.host_values.resize(count, 0.0);
         self.host_indices.resize(count, 0);
-        device.read(&self.merged_scores.buffer, &mut self.host_values)?;
-        device.read(&self.merged_indices.buffer, &mut self.host_indices)?;
+        self.merged_scores.read(device, &mut self.host_values)?;
+        self.merged_indices.read(device, &mut self.host_indices)?;
         Ok((&self.host_values, &self.host_indices))
     }
 
     /// Waits for the first `count` raw scores and gives them.
     pub(super) fn read_scores(&mut self, device: &Device, count: usize) -> Result<&[f32], BackendError> {
         self.host_values.resize(count, 0.0);
-        device.read(&self.scores.buffer, &mut self.host_values)?;
+        self.scores.read(device, &mut self.host_values)?;
         Ok(&self.host_values)
     }
 }

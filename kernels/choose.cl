@@ -1,0 +1,224 @@
+// choose.cl: from the scores of a sample to a cut; from the rows that reach it to the answer. One work-group a probe. (After rank.cl.)
+//
+//   sample maxima  ->  set_cuts     cut: what the k-th of all rows reaches for certain
+//   rows found     ->  choose       1. the k-th highest lower end of their scores: rows whose upper end is below it are dropped
+//                                   2. the canonical scores of the others, in f64
+//                                   3. the k-th highest of those; all rows that reach it, highest first
+//
+//   answers  ulong[probe_count][1 + ANSWERS]: how many, or NOT_WHOLE where something did not fit and the probe has to be scanned
+//            otherwise; then as many, each the key of the score (rank.cl) in the high 32 bits and the complement of the row's number in
+//            the low 32, so that they descend by score and, among equals, rows ascend
+//
+// The canonical score of a row: products in f64 (exact), summed in 8 lanes by component modulo 8, the lanes pairwise, rounded once.
+
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+#ifndef DIM
+#define DIM 128
+#endif
+
+// Rows that the lists of bytes.cl hold.
+#ifndef CAPACITY
+#define CAPACITY 4096
+#endif
+
+// Rows whose canonical scores are computed, at most.
+#ifndef SURVIVORS
+#define SURVIVORS 1024
+#endif
+
+// Rows of an answer, at most: a power of two.
+#ifndef ANSWERS
+#define ANSWERS 64
+#endif
+
+#define NOT_WHOLE 0xFFFFFFFFul
+
+// How far the score of a row may be off: by its own part, which grows with the probe's norm, and by D of the probe; for scores of
+// rows in f32 (FLOATS) by the same for all, which is then given in place of the norm.
+#ifdef FLOATS
+#define ERROR_OF_ROW(row) norm
+#define ERROR_OF_PROBE(probe) 0.0f
+#else
+#define ERROR_OF_ROW(row) (numbers[row].z * norm)
+#define ERROR_OF_PROBE(probe) (probe_numbers[probe].y)
+#endif
+
+// cut = the k-th highest of the sample's lower ends, D lower: what a row reaches whose real score equals it. At least what it was:
+// rows scanned before count too. The lower ends are moved to local memory as keys; -INFINITY stands for no row.
+__kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void set_cuts(
+    __global const float *maxima,          // [probe_count][maximum_count]
+    __global const float4 *probe_numbers,
+    __global float *cuts,                  // [probe_count]
+    const uint maximum_count,              // at most CAPACITY
+    const uint k)
+{
+    __local uint keys[CAPACITY];
+    __local rank_t rank;
+    const uint probe = get_group_id(0);
+    const uint item = get_local_id(0);
+    for (uint i = item; i < maximum_count; i += RANK_ITEMS) {
+        keys[i] = key_of(maxima[(size_t)probe * maximum_count + i]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float cut = -INFINITY;
+    if (maximum_count >= k) {
+        cut = value_of(kth_key(keys, maximum_count, k, &rank)) - 2.0f * ERROR_OF_PROBE(probe);
+    }
+    if (item == 0) {
+        cuts[probe] = fmax(cuts[probe], cut);
+    }
+}
+
+// Before a scan: no row is found yet, and every row may matter.
+__kernel void begin_scan(__global uint *counts, __global float *cuts, const uint probe_count)
+{
+    const uint probe = get_global_id(0);
+    if (probe < probe_count) {
+        counts[probe] = 0;
+        cuts[probe] = -INFINITY;
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
+    __global const float *rows,            // [..][DIM]
+    __global const float *probes,          // [probe_count][DIM]
+    __global const float4 *numbers,
+    __global const float4 *probe_numbers,
+    __global uint *counts,                 // 0 again afterwards
+    __global const uint2 *found,
+    __global float *cuts,
+    __global ulong *answers,
+    const float norm,                      // at least |q - m| of every probe
+    const uint k,                          // at most ANSWERS
+    const uint first_row)                  // the gallery's number of the first row here
+{
+    __local uint keys[CAPACITY];
+    __local uint survivors[SURVIVORS];
+    __local uint scores[SURVIVORS];
+    __local double sums[RANK_ITEMS];
+    __local ulong sorted[ANSWERS];
+    __local rank_t rank;
+    __local uint survivor_count;
+    __local uint answer_count;
+    const uint probe = get_group_id(0);
+    const uint item = get_local_id(0);
+    const uint count = counts[probe];
+    __global ulong *const answer = answers + (size_t)probe * (1 + ANSWERS);
+    __global const uint2 *const of_probe = found + (size_t)probe * CAPACITY;
+    if (item == 0) {
+        survivor_count = 0;
+        answer_count = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        counts[probe] = 0;
+    }
+    if (count > CAPACITY) {
+        if (item == 0) {
+            answer[0] = NOT_WHOLE;
+        }
+        return;
+    }
+
+    // 1. Rows that cannot be among the first k for certain.
+    for (uint i = item; i < count; i += RANK_ITEMS) {
+        const uint2 entry = of_probe[i];
+        keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float cut = cuts[probe];
+    if (count >= k) {
+        cut = fmax(cut, value_of(kth_key(keys, count, k, &rank)) - 2.0f * ERROR_OF_PROBE(probe));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        cuts[probe] = cut;
+    }
+    for (uint i = item; i < count; i += RANK_ITEMS) {
+        const uint2 entry = of_probe[i];
+        if (as_float(entry.y) + ERROR_OF_ROW(entry.x) >= cut) {
+            const uint slot = atomic_inc(&survivor_count);
+            if (slot < SURVIVORS) {
+                survivors[slot] = entry.x;
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint alive = survivor_count;
+    if (alive > SURVIVORS) {
+        if (item == 0) {
+            answer[0] = NOT_WHOLE;
+        }
+        return;
+    }
+
+    // 2. Eight work-items a row, one a lane of the sum.
+    const uint lane = item % 8;
+    for (uint first = 0; first < alive; first += RANK_ITEMS / 8) {
+        const uint place = first + item / 8;
+        double sum = 0.0;
+        if (place < alive) {
+            __global const float *const row = rows + (size_t)survivors[place] * DIM;
+            __global const float *const of_query = probes + (size_t)probe * DIM;
+            #pragma unroll 4
+            for (uint i = lane; i < DIM; i += 8) {
+                sum = fma((double)row[i], (double)of_query[i], sum);
+            }
+        }
+        sums[item] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane == 0 && place < alive) {
+            __local const double *const l = sums + item;
+            const double whole = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
+            // Adding zero turns -0 into 0.
+            scores[place] = key_of(convert_float_rte(whole) + 0.0f);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    // 3. The first k, and all that equal the last of them.
+    const uint least = alive >= k ? kth_key(scores, alive, k, &rank) : 0;
+    for (uint i = item; i < ANSWERS; i += RANK_ITEMS) {
+        sorted[i] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < alive; i += RANK_ITEMS) {
+        if (scores[i] >= least) {
+            const uint slot = atomic_inc(&answer_count);
+            if (slot < ANSWERS) {
+                sorted[slot] = (ulong)scores[i] << 32 | (ulong)~(first_row + survivors[i]);
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (answer_count > ANSWERS) {
+        if (item == 0) {
+            answer[0] = NOT_WHOLE;
+        }
+        return;
+    }
+    // Bitonic, descending: places that hold nothing are 0 and end up last.
+    for (uint run = 2; run <= ANSWERS; run *= 2) {
+        for (uint apart = run / 2; apart > 0; apart /= 2) {
+            for (uint i = item; i < ANSWERS; i += RANK_ITEMS) {
+                const uint other = i ^ apart;
+                if (other > i) {
+                    const ulong a = sorted[i];
+                    const ulong b = sorted[other];
+                    if ((a < b) == ((i & run) == 0)) {
+                        sorted[i] = b;
+                        sorted[other] = a;
+                    }
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    }
+    for (uint i = item; i < answer_count; i += RANK_ITEMS) {
+        answer[1 + i] = sorted[i];
+    }
+    if (item == 0) {
+        answer[0] = answer_count;
+    }
+}

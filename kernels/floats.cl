@@ -1,0 +1,232 @@
+// floats.cl: scores of rows and probes in f32, tile by tile, for many probes on a device without matrix units of use here; in two
+// kernels: the best scores of a sample of the rows, and all rows whose score may reach a probe's cut. (After skip.cl.)
+//
+//   rows     float[row_count][DIM], probes float[probe_count][DIM]: row-major, as on the host
+//
+//   a group of 16 x 16 work-items scores 128 rows x 128 probes, DEPTH components at a time, which it lays into local memory
+//   component by component; each work-item holds 8 x 8 sums:
+//
+//                   probes  4x .. 4x + 3      64 + 4x .. 67 + 4x
+//      rows  4y ..  4y + 3  [ 4 x 4 sums ]    [ 4 x 4 sums ]           (x, y: the work-item's place in its group)
+//       64 + 4y .. 67 + 4y  [ 4 x 4 sums ]    [ 4 x 4 sums ]
+//
+//   so that neighbours in x read neighbouring float4s of the probes. While a piece is multiplied the next one is fetched into
+//   registers.
+//
+//   groups are numbered probes first: those that run together read the same rows
+
+#ifndef DIM
+#define DIM 128
+#endif
+
+// Components in local memory at a time: 8 or 16.
+#ifndef DEPTH
+#define DEPTH 16
+#endif
+
+// Rows that the lists of found rows hold.
+#ifndef CAPACITY
+#define CAPACITY 4096
+#endif
+
+#define SIDE 128
+#define ACROSS 16
+#define GROUP_ITEMS (ACROSS * ACROSS)
+// Four more than needed, so that the rows of a piece do not fall on the same banks.
+#define PITCH (SIDE + 4)
+// float4s of a row's piece, and how many of them a work-item fetches.
+#define QUADS (DEPTH / 4)
+#define FETCHES (SIDE * QUADS / GROUP_ITEMS)
+
+#if DIM % 16 != 0
+#error "DIM must be a multiple of 16"
+#endif
+
+// Fetches a work-item's share of a piece; vectors beyond `count` are zero.
+void fetch(float4 into[FETCHES], __global const float *const vectors, const uint first, const uint count, const uint component)
+{
+    #pragma unroll
+    for (uint i = 0; i < FETCHES; ++i) {
+        const uint place = get_local_id(0) + i * GROUP_ITEMS;
+        const uint vector = first + place / QUADS;
+        into[i] = vector < count ? vload4(0, vectors + (size_t)vector * DIM + component + place % QUADS * 4) : (float4)(0.0f);
+    }
+}
+
+void lay_down(__local float *const piece, const float4 from[FETCHES])
+{
+    #pragma unroll
+    for (uint i = 0; i < FETCHES; ++i) {
+        const uint place = get_local_id(0) + i * GROUP_ITEMS;
+        __local float *const at = piece + place % QUADS * 4 * PITCH + place / QUADS;
+        at[0] = from[i].x;
+        at[PITCH] = from[i].y;
+        at[2 * PITCH] = from[i].z;
+        at[3 * PITCH] = from[i].w;
+    }
+}
+
+// The sums of a work-item: sums[row][probe], each row's probes as two float4s.
+void multiply_tile(
+    float4 sums[8][2],
+    __local float *const row_piece,
+    __local float *const probe_piece,
+    __global const float *const rows,
+    const uint first_row,
+    const uint row_count,
+    __global const float *const probes,
+    const uint first_probe,
+    const uint probe_count)
+{
+    const uint x = get_local_id(0) % ACROSS;
+    const uint y = get_local_id(0) / ACROSS;
+    #pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+        sums[i][0] = (float4)(0.0f);
+        sums[i][1] = (float4)(0.0f);
+    }
+    float4 next_rows[FETCHES];
+    float4 next_probes[FETCHES];
+    fetch(next_rows, rows, first_row, row_count, 0);
+    fetch(next_probes, probes, first_probe, probe_count, 0);
+    for (uint component = 0; component < DIM; component += DEPTH) {
+        lay_down(row_piece, next_rows);
+        lay_down(probe_piece, next_probes);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (component + DEPTH < DIM) {
+            fetch(next_rows, rows, first_row, row_count, component + DEPTH);
+            fetch(next_probes, probes, first_probe, probe_count, component + DEPTH);
+        }
+        #pragma unroll
+        for (uint i = 0; i < DEPTH; ++i) {
+            const float4 r0 = vload4(y, row_piece + i * PITCH);
+            const float4 r1 = vload4(y + 16, row_piece + i * PITCH);
+            const float4 p0 = vload4(x, probe_piece + i * PITCH);
+            const float4 p1 = vload4(x + 16, probe_piece + i * PITCH);
+            sums[0][0] += r0.x * p0; sums[0][1] += r0.x * p1;
+            sums[1][0] += r0.y * p0; sums[1][1] += r0.y * p1;
+            sums[2][0] += r0.z * p0; sums[2][1] += r0.z * p1;
+            sums[3][0] += r0.w * p0; sums[3][1] += r0.w * p1;
+            sums[4][0] += r1.x * p0; sums[4][1] += r1.x * p1;
+            sums[5][0] += r1.y * p0; sums[5][1] += r1.y * p1;
+            sums[6][0] += r1.z * p0; sums[6][1] += r1.z * p1;
+            sums[7][0] += r1.w * p0; sums[7][1] += r1.w * p1;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+// The work-item's row and probe of a place in its sums.
+uint row_at(const uint i)
+{
+    return get_local_id(0) / ACROSS * 4 + i / 4 * 64 + i % 4;
+}
+
+uint probe_at(const uint i)
+{
+    return get_local_id(0) % ACROSS * 4 + i / 4 * 64 + i % 4;
+}
+
+float of_four(const float4 values, const uint i)
+{
+    return i == 0 ? values.x : i == 1 ? values.y : i == 2 ? values.z : values.w;
+}
+
+// The best scores in a sample: every `stride`-th set of 128 rows.
+//
+//   maxima   float[probe_count][groups * 16]: of each work-item's rows the highest score less `error`; -INFINITY where there is none;
+//            each group takes `rounds` sets
+__kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_floats(
+    __global const float *rows,
+    __global const float *probes,
+    __global const uint *skip_offsets,
+    __global const uint2 *skip_ranges,
+    __global float *maxima,
+    const float error,
+    const uint row_count,
+    const uint probe_count,
+    const uint first_row,        // the gallery's number of the first row here
+    const uint stride,
+    const uint rounds)
+{
+    __local float row_piece[DEPTH * PITCH];
+    __local float probe_piece[DEPTH * PITCH];
+    const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
+    const uint group = get_group_id(0) / probe_sets;
+    const uint groups = get_num_groups(0) / probe_sets;
+    const uint probe_start = get_group_id(0) % probe_sets * SIDE;
+    float best[8];
+    #pragma unroll
+    for (uint column = 0; column < 8; ++column) {
+        best[column] = -INFINITY;
+    }
+    for (uint round = 0; round < rounds; ++round) {
+        const uint row_start = (round * groups + group) * stride * SIDE;
+        float4 sums[8][2];
+        multiply_tile(sums, row_piece, probe_piece, rows, row_start, row_count, probes, probe_start, probe_count);
+        #pragma unroll
+        for (uint column = 0; column < 8; ++column) {
+            const uint probe = probe_start + probe_at(column);
+            #pragma unroll
+            for (uint line = 0; line < 8; ++line) {
+                const uint row = row_start + row_at(line);
+                const float score = of_four(sums[line][column / 4], column % 4) - error;
+                if (score > best[column] && row < row_count && probe < probe_count &&
+                    !is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
+                    best[column] = score;
+                }
+            }
+        }
+    }
+    #pragma unroll
+    for (uint column = 0; column < 8; ++column) {
+        const uint probe = probe_start + probe_at(column);
+        if (probe < probe_count) {
+            maxima[((size_t)probe * groups + group) * ACROSS + get_local_id(0) / ACROSS] = best[column];
+        }
+    }
+}
+
+// All rows whose score may reach the cut of a probe: score + error >= cut. Lists as in bytes.cl.
+__kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_floats(
+    __global const float *rows,
+    __global const float *probes,
+    __global const float *cuts,
+    __global const uint *skip_offsets,
+    __global const uint2 *skip_ranges,
+    __global uint *counts,
+    __global uint2 *found,
+    const float error,
+    const uint row_count,
+    const uint probe_count,
+    const uint first_row)        // the gallery's number of the first row here
+{
+    __local float row_piece[DEPTH * PITCH];
+    __local float probe_piece[DEPTH * PITCH];
+    const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
+    const uint row_start = get_group_id(0) / probe_sets * SIDE;
+    const uint probe_start = get_group_id(0) % probe_sets * SIDE;
+    float4 sums[8][2];
+    multiply_tile(sums, row_piece, probe_piece, rows, row_start, row_count, probes, probe_start, probe_count);
+    #pragma unroll
+    for (uint column = 0; column < 8; ++column) {
+        const uint probe = probe_start + probe_at(column);
+        const float cut = (probe < probe_count ? cuts[probe] : INFINITY) - error;
+        #pragma unroll
+        for (uint line = 0; line < 8; ++line) {
+            const float score = of_four(sums[line][column / 4], column % 4);
+            // Negated, so that NaN is found, and then seen by the host.
+            if (!(score < cut)) {
+                const uint row = row_start + row_at(line);
+                if (row >= row_count || probe >= probe_count ||
+                    is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
+                    continue;
+                }
+                const uint slot = atomic_inc(&counts[probe]);
+                if (slot < CAPACITY) {
+                    found[(size_t)probe * CAPACITY + slot] = (uint2)(row, as_uint(score));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The kernels of this scan, and how its work is laid over a device.
+
+use crate::backend::opencl::choose::DeviceKind;
+use crate::backend::opencl::driver::device::{Device, Range};
+use crate::backend::opencl::program::Recipe;
+
+/// Rows of a list of found rows, a probe.
+pub(super) const CAPACITY: usize = 4096;
+
+/// Rows of a probe whose canonical scores are computed, at most.
+const SURVIVORS: usize = 1024;
+
+/// Work-items of a group that ranks.
+const RANK_ITEMS: usize = 256;
+
+/// Work-items that quantise a probe.
+const PROBE_ITEMS: usize = 32;
+
+/// Work-items of a group of `quantize_rows` and `begin_scan`.
+pub(super) const PLAIN_ITEMS: usize = 64;
+
+/// Rows of a panel, and probes of a tile, of bytes.
+pub(super) const PANEL: usize = 16;
+pub(super) const TILE: usize = 8;
+
+/// Components of a step of bytes.
+pub(super) const STEP: usize = 32;
+
+/// Rows, and probes, of a tile of floats.
+const SIDE: usize = 128;
+
+/// Work-items of a group of floats, one way; each takes rows of its own.
+const ACROSS: usize = 16;
+
+/// Rows that a sample lets through, about: more cost appending, fewer a larger sample.
+const FOUND_WANTED: usize = 768;
+
+/// The first compute capability of NVIDIA devices with `mma.sync` of m16n8k32 bytes.
+const MATRIX_UNITS: (u32, u32) = (8, 0);
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::backend::opencl) enum Arithmetic {
+    /// Bytes, on NVIDIA's matrix units.
+    Matrix,
+    /// Bytes, by a stand-in for the matrix units: slow, on any device, for tests of all that is around it.
+    StandIn,
+    /// `f32`.
+    Floats,
+}
+
+impl Arithmetic {
+    /// What suits a device; `None` where it has no `f64`, for the last step.
+    pub(in crate::backend::opencl) fn of(device: &Device) -> Option<Self> {
+        let matrix_units = device.compute_capability() >= MATRIX_UNITS;
+        let wide = matches!(device.record().kind, DeviceKind::Gpu | DeviceKind::Accelerator);
+        (wide && device.has_doubles()).then_some(if matrix_units { Self::Matrix } else { Self::Floats })
+    }
+
+    /// Whether rows are needed in bytes.
+    pub(in crate::backend::opencl) fn wants_bytes(self) -> bool {
+        match self {
+            Self::Matrix | Self::StandIn => true,
+            Self::Floats => false,
+        }
+    }
+}
+
+/// A kernel of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    QuantizeRows,
+    QuantizeProbes,
+    BeginScan,
+    Sample,
+    SetCuts,
+    Collect,
+    Choose,
+}
+
+/// How probes are laid over the warps of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    panels: usize,
+    tiles: usize,
+    probe_warps: usize,
+    row_warps: usize,
+}
+
+impl Shape {
+    const ALL: [Self; 6] = [
+        Self { panels: 4, tiles: 1, probe_warps: 1, row_warps: 8 },
+        Self { panels: 2, tiles: 2, probe_warps: 1, row_warps: 8 },
+        Self { panels: 2, tiles: 4, probe_warps: 1, row_warps: 8 },
+        Self { panels: 2, tiles: 4, probe_warps: 2, row_warps: 4 },
+        Self { panels: 2, tiles: 4, probe_warps: 4, row_warps: 2 },
+        Self { panels: 2, tiles: 4, probe_warps: 8, row_warps: 1 },
+    ];
+
+    /// The narrowest that takes so many probes, else the widest.
+    pub(super) fn new(probes: usize) -> Self {
+        Self::ALL.into_iter().find(|shape| shape.probes() >= probes).unwrap_or(Self::ALL[Self::ALL.len() - 1])
+    }
+
+    /// Probes of a group.
+    pub(super) fn probes(self) -> usize {
+        self.tiles * TILE * self.probe_warps
+    }
+
+    fn items(self) -> usize {
+        self.probe_warps * self.row_warps * 32
+    }
+}
+
+/// What the kernels of a scan are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameters {
+    pub(super) arithmetic: Arithmetic,
+    /// Values of a row, padding included.
+    pub(super) stride: usize,
+    pub(super) shape: Shape,
+    /// Rows of an answer, a power of two.
+    pub(super) answers: usize,
+}
+
+impl Parameters {
+    /// How to build a kernel.
+    pub(super) fn recipe(self, role: Role) -> Recipe {
+        let floats = self.arithmetic == Arithmetic::Floats;
+        let (files, function): (&'static [&'static str], _) = match role {
+            Role::QuantizeRows => (&["quantize.cl"], "quantize_rows"),
+            Role::QuantizeProbes => (&["quantize.cl"], "quantize_probes"),
+            Role::Sample if floats => (&["skip.cl", "floats.cl"], "sample_floats"),
+            Role::Sample => (&["skip.cl", "bytes.cl"], "sample_bytes"),
+            Role::Collect if floats => (&["skip.cl", "floats.cl"], "collect_floats"),
+            Role::Collect => (&["skip.cl", "bytes.cl"], "collect_bytes"),
+            Role::BeginScan => (&["rank.cl", "choose.cl"], "begin_scan"),
+            Role::SetCuts => (&["rank.cl", "choose.cl"], "set_cuts"),
+            Role::Choose => (&["rank.cl", "choose.cl"], "choose"),
+        };
+        let mut parameters = vec![("DIM", self.stride as u32)];
+        match role {
+            Role::QuantizeRows | Role::QuantizeProbes => {}
+            Role::Sample | Role::Collect if floats => parameters.push(("CAPACITY", CAPACITY as u32)),
+            Role::Sample | Role::Collect => {
+                let Shape { panels, tiles, probe_warps, row_warps } = self.shape;
+                let numbers = [
+                    ("CAPACITY", CAPACITY),
+                    ("PANELS", panels),
+                    ("TILES", tiles),
+                    ("PROBE_WARPS", probe_warps),
+                    ("ROW_WARPS", row_warps),
+                    ("PTX", 1),
+                ];
+                parameters.extend(numbers.map(|(name, value)| (name, value as u32)));
+                if self.arithmetic == Arithmetic::StandIn {
+                    parameters.pop();
+                }
+            }
+            Role::BeginScan | Role::SetCuts | Role::Choose => {
+                let numbers = [("CAPACITY", CAPACITY), ("SURVIVORS", SURVIVORS), ("ANSWERS", self.answers)];
+                parameters.extend(numbers.map(|(name, value)| (name, value as u32)));
+                if floats {
+                    parameters.push(("FLOATS", 1));
+                }
+            }
+        }
+        // Bounds are proven of the operations as they are written: nothing is relaxed.
+        Recipe { files, function, parameters, flags: "-cl-std=CL1.2" }
+    }
+}
+
+/// What part of the rows is scored first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// Of every so many sets of rows one is taken.
+    pub(super) stride: usize,
+    /// Sets that each warp, or group, takes.
+    pub(super) rounds: usize,
+    /// The work-items.
+    pub(super) range: Range,
+    /// Best scores that each probe gets.
+    pub(super) maxima: usize,
+}
+
+/// The rows and probes of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) arithmetic: Arithmetic,
+    pub(super) shape: Shape,
+    pub(super) rows: usize,
+    pub(super) probes: usize,
+    /// Processors of the device.
+    pub(super) units: usize,
+}
+
+impl Work {
+    /// How many groups take the probes side by side.
+    fn probe_groups(&self) -> usize {
+        match self.arithmetic {
+            Arithmetic::Matrix | Arithmetic::StandIn => self.probes.div_ceil(self.shape.probes()),
+            Arithmetic::Floats => self.probes.div_ceil(SIDE),
+        }
+    }
+
+    /// The sample for `k` rows a probe; `None` where lists have room for all rows anyway.
+    pub(super) fn sample(&self, k: usize) -> Option<Sample> {
+        if self.rows <= CAPACITY {
+            return None;
+        }
+        // The k-th best of the sample lets about k rows through for each row of it. Scores of a sample are held against each other in
+        // groups of rows; with many more groups than k, few of the best fall into one.
+        let sampled = (self.rows.saturating_mul(k) / FOUND_WANTED.max(2 * k)).clamp(PANEL, self.rows);
+        let wanted = (16 * k).clamp(512, CAPACITY);
+        // A unit: rows that one warp, or group, scores at a time; each has so many groups of rows that are held against each other.
+        let (unit_rows, unit_maxima, unit_groups) = match self.arithmetic {
+            Arithmetic::Matrix | Arithmetic::StandIn => (self.shape.panels * PANEL, 8, self.shape.row_warps),
+            Arithmetic::Floats => (SIDE, ACROSS, 1),
+        };
+        let units = wanted.div_ceil(unit_maxima * unit_groups);
+        let most = CAPACITY / (unit_maxima * unit_groups);
+        let groups = units.max((self.units / self.probe_groups()).max(1)).min(most);
+        let rounds = sampled.div_ceil(groups * unit_groups * unit_rows).max(1);
+        let sets = self.rows.div_ceil(unit_rows);
+        Some(Sample {
+            stride: (sets / (groups * unit_groups * rounds)).max(1),
+            rounds,
+            range: self.range(groups),
+            maxima: groups * unit_groups * unit_maxima,
+        })
+    }
+
+    /// The work-items that score all rows.
+    pub(super) fn collect_range(&self) -> Range {
+        match self.arithmetic {
+            Arithmetic::Matrix | Arithmetic::StandIn => {
+                let sets = self.rows.div_ceil(self.shape.panels * PANEL * self.shape.row_warps);
+                self.range((self.units * 2).div_ceil(self.probe_groups()).min(sets).max(1))
+            }
+            Arithmetic::Floats => self.range(self.rows.div_ceil(SIDE)),
+        }
+    }
+
+    /// So many groups over the rows.
+    fn range(&self, groups: usize) -> Range {
+        match self.arithmetic {
+            Arithmetic::Matrix | Arithmetic::StandIn => {
+                let items = self.shape.items();
+                Range { global: [groups * items, self.probe_groups(), 1], local: [items, 1, 1] }
+            }
+            Arithmetic::Floats => {
+                let items = ACROSS * ACROSS;
+                Range { global: [groups * self.probe_groups() * items, 1, 1], local: [items, 1, 1] }
+            }
+        }
+    }
+}
+
+/// One work-group of ranking a probe.
+pub(super) fn rank_range(probes: usize) -> Range {
+    Range { global: [probes * RANK_ITEMS, 1, 1], local: [RANK_ITEMS, 1, 1] }
+}
+
+/// One work-group of quantising a probe.
+pub(super) fn probe_range(probes: usize) -> Range {
+    Range { global: [probes * PROBE_ITEMS, 1, 1], local: [PROBE_ITEMS, 1, 1] }
+}
+
+/// One work-item each.
+pub(super) fn plain_range(items: usize) -> Range {
+    Range { global: [items.next_multiple_of(PLAIN_ITEMS), 1, 1], local: [PLAIN_ITEMS, 1, 1] }
+}
