@@ -1,5 +1,5 @@
 // bytes.cl: scores of quantised rows and probes (quantize.cl) on matrix units, in two kernels: the best scores of a sample of
-// the rows, and all rows whose score may reach a probe's cut. (After skip.cl.)
+// the rows, and all rows whose score may reach a probe's cut. (After skip.cl, found.cl.)
 //
 //   a warp (32 work-items) takes PANELS panels of 16 rows and TILES tiles of 8 probes at a time. Its registers hold the products so:
 //
@@ -40,15 +40,22 @@
 #define ROW_WARPS 1
 #endif
 
-// Rows that the lists of found rows hold.
-#ifndef CAPACITY
-#define CAPACITY 4096
-#endif
-
 #define STEPS ((DIM + 31) / 32)
 #define WARPS (PROBE_WARPS * ROW_WARPS)
 #define GROUP_ITEMS (WARPS * 32)
 #define GROUP_PROBES (PROBE_WARPS * TILES * 8)
+
+// Sums start here. As the bits of a float this is 1.5 * 2^23, and adding an integer of less than 2^22 to the bits adds it to the float:
+// a subtraction makes a float of a sum, at full speed, where a conversion would take several times as long. Sums of larger
+// dimensions are converted.
+#define QUICK (DIM <= 256)
+#if QUICK
+#define NOTHING 0x4B400000
+#define SUM_OF(sum) (as_float(sum) - 12582912.0f)
+#else
+#define NOTHING 0
+#define SUM_OF(sum) ((float)(sum))
+#endif
 
 // Whether a warp's probes stay in registers: more would not fit.
 #define HELD (TILES * STEPS <= 16)
@@ -110,6 +117,33 @@ void multiply(int sums[4], const uint4 rows, const uint2 probes, const place_t p
 #endif
 }
 
+// What stands beside the rows of a lane in PANELS panels: [panel][0: row g, 1: row g + 8].
+typedef struct {
+    float scale[PANELS][2];
+    float edge[PANELS][2]; // an end of the interval of a score of 0: <x - m, m> and so many times the error's norm
+} beside_t;
+
+// Read before the products, so that both are waited for at once.
+beside_t read_beside(
+    __global const float4 *restrict numbers,
+    const uint first_panel,
+    const uint last_panel,
+    const float norm,
+    const place_t place)
+{
+    beside_t beside;
+    UNROLL
+    for (uint panel = 0; panel < PANELS; ++panel) {
+        UNROLL
+        for (uint side = 0; side < 2; ++side) {
+            const float4 of_row = numbers[min(first_panel + panel, last_panel) * 16 + side * 8 + place.lane / 4];
+            beside.scale[panel][side] = of_row.x;
+            beside.edge[panel][side] = fma(of_row.z, norm, of_row.y);
+        }
+    }
+    return beside;
+}
+
 // Products of PANELS panels from `first_panel` on, each at most `last_panel`, and the warp's tiles.
 void multiply_panels(
     int sums[PANELS][TILES][4],
@@ -120,10 +154,13 @@ void multiply_panels(
     const uint2 held[TILES][STEPS],
     const place_t place)
 {
+    UNROLL
     for (uint panel = 0; panel < PANELS; ++panel) {
+        UNROLL
         for (uint tile = 0; tile < TILES; ++tile) {
+            UNROLL
             for (uint i = 0; i < 4; ++i) {
-                sums[panel][tile][i] = 0;
+                sums[panel][tile][i] = NOTHING;
             }
         }
     }
@@ -170,9 +207,9 @@ void multiply_panels(
 //            where a lane met no row
 //   The sample is every `stride`-th set of PANELS panels; each warp takes `rounds` of them.
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_bytes(
-    __global const uint4 *codes,
-    __global const float4 *numbers,
-    __global const uint2 *probe_codes,
+    __global const uint4 *restrict codes,
+    __global const float4 *restrict numbers,
+    __global const uint2 *restrict probe_codes,
     __global const float4 *probe_numbers,
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
@@ -193,44 +230,38 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_by
 
     float scales[TILES][2];
     float best[TILES][2];
-    bool skips[TILES][2];
     for (uint tile = 0; tile < TILES; ++tile) {
         for (uint side = 0; side < 2; ++side) {
             const uint probe = column + tile * 8 + side;
             scales[tile][side] = probe_numbers[probe].x;
             best[tile][side] = -INFINITY;
-            skips[tile][side] = probe < probe_count && skip_offsets[probe] < skip_offsets[probe + 1];
         }
     }
+    const bool skipping = skip_offsets[probe_count] > 0;
     for (uint round = 0; round < rounds; ++round) {
         const uint first_panel = (round * warps + warp) * stride * PANELS;
+        const beside_t beside = read_beside(numbers, first_panel, panel_count - 1, -norm, place);
         int sums[PANELS][TILES][4];
         multiply_panels(sums, codes, first_panel, panel_count - 1, probe_codes, held, place);
         UNROLL
         for (uint panel = 0; panel < PANELS; ++panel) {
             UNROLL
             for (uint half_of = 0; half_of < 2; ++half_of) {
-                if (first_panel + panel >= panel_count) {
-                    continue;
-                }
-                const uint row = (first_panel + panel) * 16 + half_of * 8 + place.lane / 4;
-                const float4 of_row = numbers[row];
-                const float low = of_row.y - of_row.z * norm;
+                // What lies beyond the last panel has been read as the last panel, and may count twice: a maximum does not mind.
+                const uint row = min(first_panel + panel, panel_count - 1) * 16 + half_of * 8 + place.lane / 4;
                 UNROLL
                 for (uint tile = 0; tile < TILES; ++tile) {
                     UNROLL
                     for (uint side = 0; side < 2; ++side) {
-                        const float product = of_row.x * (float)sums[panel][tile][half_of * 2 + side];
-                        const float lower = fma(product, scales[tile][side], low);
-                        if (lower > best[tile][side]) {
-                            if (skips[tile][side]) {
-                                const uint probe = column + tile * 8 + side;
-                                if (is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
-                                    continue;
-                                }
+                        const float product = beside.scale[panel][half_of] * SUM_OF(sums[panel][tile][half_of * 2 + side]);
+                        const float lower = fma(product, scales[tile][side], beside.edge[panel][half_of]);
+                        if (skipping && lower > best[tile][side]) {
+                            const uint probe = min(column + tile * 8 + side, probe_count - 1);
+                            if (is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
+                                continue;
                             }
-                            best[tile][side] = lower;
                         }
+                        best[tile][side] = fmax(best[tile][side], lower);
                     }
                 }
             }
@@ -247,13 +278,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_by
 }
 
 // All rows whose score may reach the cut of a probe: v + e >= cut.
-//
-//   counts   [probe_count], 0 before: rows found of each probe; may exceed CAPACITY, and then the list is not whole
-//   found    uint2[probe_count][CAPACITY]: { row, counted from the first here; bits of v }
+// The score on the lists is v.
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_bytes(
-    __global const uint4 *codes,
-    __global const float4 *numbers,
-    __global const uint2 *probe_codes,
+    __global const uint4 *restrict codes,
+    __global const float4 *restrict numbers,
+    __global const uint2 *restrict probe_codes,
     __global const float4 *probe_numbers,
     __global const float *cuts,
     __global const uint *skip_offsets,
@@ -285,6 +314,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
     const uint rounds = (panel_count + warps * PANELS - 1) / (warps * PANELS);
     for (uint round = 0; round < rounds; ++round) {
         const uint first_panel = (round * warps + warp) * PANELS;
+        const beside_t beside = read_beside(numbers, first_panel, panel_count - 1, norm, place);
         int sums[PANELS][TILES][4];
         multiply_panels(sums, codes, first_panel, panel_count - 1, probe_codes, held, place);
         UNROLL
@@ -294,24 +324,29 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
                 if (first_panel + panel >= panel_count) {
                     continue;
                 }
-                const uint row = (first_panel + panel) * 16 + half_of * 8 + place.lane / 4;
-                const float4 of_row = numbers[row];
-                const float high = of_row.y + of_row.z * norm;
+                // One branch for all of a row's probes: hits are rare, and what is done with one is long.
+                bool any = false;
                 UNROLL
                 for (uint tile = 0; tile < TILES; ++tile) {
                     UNROLL
                     for (uint side = 0; side < 2; ++side) {
-                        const float product = of_row.x * (float)sums[panel][tile][half_of * 2 + side];
-                        if (fma(product, scales[tile][side], high) >= cut[tile][side]) {
-                            const uint probe = column + tile * 8 + side;
-                            if (is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
-                                continue;
-                            }
-                            const uint slot = atomic_inc(&counts[probe]);
-                            if (slot < CAPACITY) {
-                                const float score = fma(product, scales[tile][side], of_row.y);
-                                found[(size_t)probe * CAPACITY + slot] = (uint2)(row, as_uint(score));
-                            }
+                        const float product = beside.scale[panel][half_of] * SUM_OF(sums[panel][tile][half_of * 2 + side]);
+                        any |= fma(product, scales[tile][side], beside.edge[panel][half_of]) >= cut[tile][side];
+                    }
+                }
+                if (!any) {
+                    continue;
+                }
+                const uint row = (first_panel + panel) * 16 + half_of * 8 + place.lane / 4;
+                const float middle = numbers[row].y;
+                UNROLL
+                for (uint tile = 0; tile < TILES; ++tile) {
+                    UNROLL
+                    for (uint side = 0; side < 2; ++side) {
+                        const float product = beside.scale[panel][half_of] * SUM_OF(sums[panel][tile][half_of * 2 + side]);
+                        if (fma(product, scales[tile][side], beside.edge[panel][half_of]) >= cut[tile][side]) {
+                            const float score = fma(product, scales[tile][side], middle);
+                            note(column + tile * 8 + side, row, score, skip_offsets, skip_ranges, first_row, counts, found);
                         }
                     }
                 }

@@ -3,7 +3,7 @@
 //   sample maxima  ->  set_cuts     cut: what the k-th of all rows reaches for certain
 //   rows found     ->  choose       1. the k-th highest lower end of their scores: rows whose upper end is below it are dropped
 //                                   2. the canonical scores of the others, in f64
-//                                   3. the k-th highest of those; all rows that reach it, highest first
+//                                   3. those sorted: the first k, and all that equal the k-th
 //
 //   answers  ulong[probe_count][1 + ANSWERS]: how many, or NOT_WHOLE where something did not fit and the probe has to be scanned
 //            otherwise; then as many, each the key of the score (rank.cl) in the high 32 bits and the complement of the row's number in
@@ -22,12 +22,12 @@
 #define CAPACITY 4096
 #endif
 
-// Rows whose canonical scores are computed, at most.
+// Rows whose canonical scores are computed, at most: a power of two.
 #ifndef SURVIVORS
 #define SURVIVORS 1024
 #endif
 
-// Rows of an answer, at most: a power of two.
+// Rows of an answer, at most.
 #ifndef ANSWERS
 #define ANSWERS 64
 #endif
@@ -63,7 +63,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void set_cuts(
     barrier(CLK_LOCAL_MEM_FENCE);
     float cut = -INFINITY;
     if (maximum_count >= k) {
-        cut = value_of(kth_key(keys, maximum_count, k, &rank)) - 2.0f * ERROR_OF_PROBE(probe);
+        cut = value_of(kth_key(keys, maximum_count, k, 8, &rank)) - 2.0f * ERROR_OF_PROBE(probe);
     }
     if (item == 0) {
         cuts[probe] = fmax(cuts[probe], cut);
@@ -87,7 +87,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __global const float4 *probe_numbers,
     __global uint *counts,                 // 0 again afterwards
     __global const uint2 *found,
-    __global float *cuts,
+    __global float *cuts,                  // higher afterwards: where a list was not whole, the next one is shorter
     __global ulong *answers,
     const float norm,                      // at least |q - m| of every probe
     const uint k,                          // at most ANSWERS
@@ -95,12 +95,10 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
 {
     __local uint keys[CAPACITY];
     __local uint survivors[SURVIVORS];
-    __local uint scores[SURVIVORS];
+    __local ulong scores[SURVIVORS];
     __local double sums[RANK_ITEMS];
-    __local ulong sorted[ANSWERS];
     __local rank_t rank;
     __local uint survivor_count;
-    __local uint answer_count;
     const uint probe = get_group_id(0);
     const uint item = get_local_id(0);
     const uint count = counts[probe];
@@ -108,32 +106,32 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __global const uint2 *const of_probe = found + (size_t)probe * CAPACITY;
     if (item == 0) {
         survivor_count = 0;
-        answer_count = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0) {
         counts[probe] = 0;
+    }
+
+    // 1. Rows that cannot be among the first k for certain. What did not fit is missing, but the k-th of some rows is as certain.
+    const uint held = min(count, (uint)CAPACITY);
+    for (uint i = item; i < held; i += RANK_ITEMS) {
+        const uint2 entry = of_probe[i];
+        keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float cut = cuts[probe];
+    if (held >= k) {
+        cut = fmax(cut, value_of(kth_key(keys, held, k, 8, &rank)) - 2.0f * ERROR_OF_PROBE(probe));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        cuts[probe] = cut;
     }
     if (count > CAPACITY) {
         if (item == 0) {
             answer[0] = NOT_WHOLE;
         }
         return;
-    }
-
-    // 1. Rows that cannot be among the first k for certain.
-    for (uint i = item; i < count; i += RANK_ITEMS) {
-        const uint2 entry = of_probe[i];
-        keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x));
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float cut = cuts[probe];
-    if (count >= k) {
-        cut = fmax(cut, value_of(kth_key(keys, count, k, &rank)) - 2.0f * ERROR_OF_PROBE(probe));
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (item == 0) {
-        cuts[probe] = cut;
     }
     for (uint i = item; i < count; i += RANK_ITEMS) {
         const uint2 entry = of_probe[i];
@@ -161,7 +159,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
         if (place < alive) {
             __global const float *const row = rows + (size_t)survivors[place] * DIM;
             __global const float *const of_query = probes + (size_t)probe * DIM;
-            #pragma unroll 4
+            #pragma unroll 16
             for (uint i = lane; i < DIM; i += 8) {
                 sum = fma((double)row[i], (double)of_query[i], sum);
             }
@@ -172,53 +170,46 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
             __local const double *const l = sums + item;
             const double whole = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
             // Adding zero turns -0 into 0.
-            scores[place] = key_of(convert_float_rte(whole) + 0.0f);
+            const uint key = key_of(convert_float_rte(whole) + 0.0f);
+            scores[place] = (ulong)key << 32 | (ulong)~(first_row + survivors[place]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    // 3. The first k, and all that equal the last of them.
-    const uint least = alive >= k ? kth_key(scores, alive, k, &rank) : 0;
-    for (uint i = item; i < ANSWERS; i += RANK_ITEMS) {
-        sorted[i] = 0;
+    // 3. Sorted, descending (a bitonic network over the next power of two); places that hold nothing are 0 and end up last.
+    uint places = 2;
+    while (places < alive) {
+        places *= 2;
+    }
+    for (uint i = alive + item; i < places; i += RANK_ITEMS) {
+        scores[i] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = item; i < alive; i += RANK_ITEMS) {
-        if (scores[i] >= least) {
-            const uint slot = atomic_inc(&answer_count);
-            if (slot < ANSWERS) {
-                sorted[slot] = (ulong)scores[i] << 32 | (ulong)~(first_row + survivors[i]);
-            }
-        }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (answer_count > ANSWERS) {
-        if (item == 0) {
-            answer[0] = NOT_WHOLE;
-        }
-        return;
-    }
-    // Bitonic, descending: places that hold nothing are 0 and end up last.
-    for (uint run = 2; run <= ANSWERS; run *= 2) {
+    for (uint run = 2; run <= places; run *= 2) {
         for (uint apart = run / 2; apart > 0; apart /= 2) {
-            for (uint i = item; i < ANSWERS; i += RANK_ITEMS) {
-                const uint other = i ^ apart;
-                if (other > i) {
-                    const ulong a = sorted[i];
-                    const ulong b = sorted[other];
-                    if ((a < b) == ((i & run) == 0)) {
-                        sorted[i] = b;
-                        sorted[other] = a;
-                    }
+            for (uint i = item; i < places / 2; i += RANK_ITEMS) {
+                const uint left = i / apart * apart * 2 + i % apart;
+                const ulong a = scores[left];
+                const ulong b = scores[left + apart];
+                if ((a < b) == ((left & run) == 0)) {
+                    scores[left] = b;
+                    scores[left + apart] = a;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
-    for (uint i = item; i < answer_count; i += RANK_ITEMS) {
-        answer[1 + i] = sorted[i];
+    const ulong least = alive > k ? scores[k - 1] >> 32 << 32 : 0;
+    if (item == 0 && alive == 0) {
+        answer[0] = 0;
     }
-    if (item == 0) {
-        answer[0] = answer_count;
+    for (uint i = item; i < alive && scores[i] >= least; i += RANK_ITEMS) {
+        if (i < ANSWERS) {
+            answer[1 + i] = scores[i];
+        }
+        // The last of them says how many there are.
+        if (i + 1 == alive || scores[i + 1] < least) {
+            answer[0] = i < ANSWERS ? i + 1 : NOT_WHOLE;
+        }
     }
 }

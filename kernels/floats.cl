@@ -1,5 +1,5 @@
 // floats.cl: scores of rows and probes in f32, tile by tile, for many probes on a device without matrix units of use here; in two
-// kernels: the best scores of a sample of the rows, and all rows whose score may reach a probe's cut. (After skip.cl.)
+// kernels: the best scores of a sample of the rows, and all rows whose score may reach a probe's cut. (After skip.cl, found.cl.)
 //
 //   rows     float[row_count][DIM], probes float[probe_count][DIM]: row-major, as on the host
 //
@@ -24,11 +24,6 @@
 #define DEPTH 16
 #endif
 
-// Rows that the lists of found rows hold.
-#ifndef CAPACITY
-#define CAPACITY 4096
-#endif
-
 #define SIDE 128
 #define ACROSS 16
 #define GROUP_ITEMS (ACROSS * ACROSS)
@@ -43,18 +38,19 @@
 #endif
 
 // Fetches a work-item's share of a piece; vectors beyond `count` are zero.
-void fetch(float4 into[FETCHES], __global const float *const vectors, const uint first, const uint count, const uint component)
+void fetch(float4 into[FETCHES], __global const float4 *const vectors, const uint first, const uint count, const uint component)
 {
     #pragma unroll
     for (uint i = 0; i < FETCHES; ++i) {
         const uint place = get_local_id(0) + i * GROUP_ITEMS;
         const uint vector = first + place / QUADS;
-        into[i] = vector < count ? vload4(0, vectors + (size_t)vector * DIM + component + place % QUADS * 4) : (float4)(0.0f);
+        into[i] = vector < count ? vectors[(size_t)vector * (DIM / 4) + component / 4 + place % QUADS] : (float4)(0.0f);
     }
 }
 
-void lay_down(__local float *const piece, const float4 from[FETCHES])
+void lay_down(__local float4 *const quads, const float4 from[FETCHES])
 {
+    __local float *const piece = (__local float *)quads;
     #pragma unroll
     for (uint i = 0; i < FETCHES; ++i) {
         const uint place = get_local_id(0) + i * GROUP_ITEMS;
@@ -69,12 +65,12 @@ void lay_down(__local float *const piece, const float4 from[FETCHES])
 // The sums of a work-item: sums[row][probe], each row's probes as two float4s.
 void multiply_tile(
     float4 sums[8][2],
-    __local float *const row_piece,
-    __local float *const probe_piece,
-    __global const float *const rows,
+    __local float4 *const row_piece,
+    __local float4 *const probe_piece,
+    __global const float4 *const rows,
     const uint first_row,
     const uint row_count,
-    __global const float *const probes,
+    __global const float4 *const probes,
     const uint first_probe,
     const uint probe_count)
 {
@@ -97,12 +93,13 @@ void multiply_tile(
             fetch(next_rows, rows, first_row, row_count, component + DEPTH);
             fetch(next_probes, probes, first_probe, probe_count, component + DEPTH);
         }
-        #pragma unroll
+        // All unrolled, the sums and what is fetched ahead for them would take too many registers.
+        #pragma unroll 4
         for (uint i = 0; i < DEPTH; ++i) {
-            const float4 r0 = vload4(y, row_piece + i * PITCH);
-            const float4 r1 = vload4(y + 16, row_piece + i * PITCH);
-            const float4 p0 = vload4(x, probe_piece + i * PITCH);
-            const float4 p1 = vload4(x + 16, probe_piece + i * PITCH);
+            const float4 r0 = row_piece[i * (PITCH / 4) + y];
+            const float4 r1 = row_piece[i * (PITCH / 4) + y + 16];
+            const float4 p0 = probe_piece[i * (PITCH / 4) + x];
+            const float4 p1 = probe_piece[i * (PITCH / 4) + x + 16];
             sums[0][0] += r0.x * p0; sums[0][1] += r0.x * p1;
             sums[1][0] += r0.y * p0; sums[1][1] += r0.y * p1;
             sums[2][0] += r0.z * p0; sums[2][1] += r0.z * p1;
@@ -137,8 +134,8 @@ float of_four(const float4 values, const uint i)
 //   maxima   float[probe_count][groups * 16]: of each work-item's rows the highest score less `error`; -INFINITY where there is none;
 //            each group takes `rounds` sets
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_floats(
-    __global const float *rows,
-    __global const float *probes,
+    __global const float4 *restrict rows,
+    __global const float4 *restrict probes,
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
     __global float *maxima,
@@ -149,8 +146,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
     const uint stride,
     const uint rounds)
 {
-    __local float row_piece[DEPTH * PITCH];
-    __local float probe_piece[DEPTH * PITCH];
+    __local float4 row_piece[DEPTH * PITCH / 4];
+    __local float4 probe_piece[DEPTH * PITCH / 4];
     const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
     const uint group = get_group_id(0) / probe_sets;
     const uint groups = get_num_groups(0) / probe_sets;
@@ -187,10 +184,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
     }
 }
 
-// All rows whose score may reach the cut of a probe: score + error >= cut. Lists as in bytes.cl.
+// All rows whose score may reach the cut of a probe: score + error >= cut. The score on the lists is as computed.
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_floats(
-    __global const float *rows,
-    __global const float *probes,
+    __global const float4 *restrict rows,
+    __global const float4 *restrict probes,
     __global const float *cuts,
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
@@ -201,8 +198,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_f
     const uint probe_count,
     const uint first_row)        // the gallery's number of the first row here
 {
-    __local float row_piece[DEPTH * PITCH];
-    __local float probe_piece[DEPTH * PITCH];
+    __local float4 row_piece[DEPTH * PITCH / 4];
+    __local float4 probe_piece[DEPTH * PITCH / 4];
     const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
     const uint row_start = get_group_id(0) / probe_sets * SIDE;
     const uint probe_start = get_group_id(0) % probe_sets * SIDE;
@@ -212,20 +209,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_f
     for (uint column = 0; column < 8; ++column) {
         const uint probe = probe_start + probe_at(column);
         const float cut = (probe < probe_count ? cuts[probe] : INFINITY) - error;
+        // One branch for all rows: few reach the cut, and what is done with one is long. Negated, so that NaN is found as well.
+        bool any = false;
+        #pragma unroll
+        for (uint line = 0; line < 8; ++line) {
+            any |= !(of_four(sums[line][column / 4], column % 4) < cut);
+        }
+        if (!any || probe >= probe_count) {
+            continue;
+        }
         #pragma unroll
         for (uint line = 0; line < 8; ++line) {
             const float score = of_four(sums[line][column / 4], column % 4);
-            // Negated, so that NaN is found, and then seen by the host.
-            if (!(score < cut)) {
-                const uint row = row_start + row_at(line);
-                if (row >= row_count || probe >= probe_count ||
-                    is_skipped(skip_ranges, skip_offsets[probe], skip_offsets[probe + 1], first_row + row)) {
-                    continue;
-                }
-                const uint slot = atomic_inc(&counts[probe]);
-                if (slot < CAPACITY) {
-                    found[(size_t)probe * CAPACITY + slot] = (uint2)(row, as_uint(score));
-                }
+            const uint row = row_start + row_at(line);
+            if (!(score < cut) && row < row_count) {
+                note(probe, row, score, skip_offsets, skip_ranges, first_row, counts, found);
             }
         }
     }

@@ -19,47 +19,53 @@ float value_of(const uint key)
     return as_float((key & 0x80000000u) ? (key & 0x7FFFFFFFu) : ~key);
 }
 
+// Bins that are summed first.
+#define RANK_SIDE 16
+
 // What a group needs of local memory.
 typedef struct {
     uint bins[RANK_ITEMS];
+    uint sides[RANK_SIDE]; // sums of so many bins each
     uint chosen; // the bin of the k-th
     uint above;  // keys in higher bins
 } rank_t;
 
-// The `k`-th highest (1: the highest) of `count` keys, which are at least k. KEYS is __local or __global.
-#define DEFINE_KTH_KEY(NAME, KEYS)                                                                      \
-    uint NAME(KEYS const uint *const keys, const uint count, uint k, __local rank_t *const rank)        \
-    {                                                                                                   \
-        const uint item = get_local_id(0);                                                              \
-        uint known = 0;                                                                                 \
-        for (int shift = 24; shift >= 0; shift -= 8) {                                                  \
-            rank->bins[item] = 0;                                                                       \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-            for (uint i = item; i < count; i += RANK_ITEMS) {                                           \
-                const uint key = keys[i];                                                               \
-                if (shift == 24 || (key ^ known) >> (shift + 8) == 0) {                                 \
-                    atomic_inc(&rank->bins[(key >> shift) & 255u]);                                     \
-                }                                                                                       \
-            }                                                                                           \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-            /* Each bin becomes the number of keys in it and in all higher ones. */                     \
-            for (uint step = 1; step < RANK_ITEMS; step *= 2) {                                         \
-                const uint further = item + step < RANK_ITEMS ? rank->bins[item + step] : 0;            \
-                barrier(CLK_LOCAL_MEM_FENCE);                                                           \
-                rank->bins[item] += further;                                                            \
-                barrier(CLK_LOCAL_MEM_FENCE);                                                           \
-            }                                                                                           \
-            const uint higher = item + 1 < RANK_ITEMS ? rank->bins[item + 1] : 0;                       \
-            if (rank->bins[item] >= k && higher < k) {                                                  \
-                rank->chosen = item;                                                                    \
-                rank->above = higher;                                                                   \
-            }                                                                                           \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-            known |= rank->chosen << shift;                                                             \
-            k -= rank->above;                                                                           \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-        }                                                                                               \
-        return known;                                                                                   \
+// The `k`-th highest (1: the highest) of `count` keys, which are at least k; of its lowest `rough` bits (0, 8 or 16), zeros instead.
+uint kth_key(__local const uint *const keys, const uint count, uint k, const int rough, __local rank_t *const rank)
+{
+    const uint item = get_local_id(0);
+    uint known = 0;
+    for (int shift = 24; shift >= rough; shift -= 8) {
+        rank->bins[item] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = item; i < count; i += RANK_ITEMS) {
+            const uint key = keys[i];
+            if (shift == 24 || (key ^ known) >> (shift + 8) == 0) {
+                atomic_inc(&rank->bins[(key >> shift) & 255u]);
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < RANK_SIDE) {
+            uint sum = 0;
+            for (uint i = 0; i < RANK_SIDE; ++i) {
+                sum += rank->bins[item * RANK_SIDE + i];
+            }
+            rank->sides[item] = sum;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint higher = 0;
+        for (uint i = 0; i < RANK_SIDE; ++i) {
+            higher += i > item / RANK_SIDE ? rank->sides[i] : 0;
+            higher += i > item % RANK_SIDE ? rank->bins[item / RANK_SIDE * RANK_SIDE + i] : 0;
+        }
+        if (higher < k && higher + rank->bins[item] >= k) {
+            rank->chosen = item;
+            rank->above = higher;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        known |= rank->chosen << shift;
+        k -= rank->above;
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
-
-DEFINE_KTH_KEY(kth_key, __local)
+    return known;
+}

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lookalike::backend::opencl::OpenClBackend;
 use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
-use lookalike::config::{DeviceChoice, OpenClSettings};
+use lookalike::config::{DeviceChoice, OpenClScan, OpenClSettings};
 use lookalike::domain::Matrix;
 
 /// The test that a child process runs, and the variable that tells it that it is one.
@@ -121,6 +121,7 @@ fn scan() {
         allow_cpu_devices: false,
         chunk_rows: 40,
         memory_limit_bytes: None,
+        scan: OpenClScan::Auto,
         kernel_dir: std::env::var_os(KERNEL_DIR).map(PathBuf::from),
     };
     let mut backend = OpenClBackend::open(&settings).unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lookalike::backend::BackendError;
 use lookalike::backend::opencl::{NoDeviceReason, OpenClBackend, devices};
-use lookalike::config::{DeviceChoice, OpenClSettings};
+use lookalike::config::{DeviceChoice, OpenClScan, OpenClSettings};
 
 fn settings() -> OpenClSettings {
     OpenClSettings {
@@ -19,6 +19,7 @@ fn settings() -> OpenClSettings {
         allow_cpu_devices: true,
         chunk_rows: 50_000,
         memory_limit_bytes: None,
+        scan: OpenClScan::Auto,
         kernel_dir: None,
     }
 }

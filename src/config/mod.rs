@@ -16,7 +16,7 @@ mod validate;
 pub use load::{DEFAULTS, Sources, load};
 pub use model::{
     BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    LogSettings, MetricsSettings, OpenClScan, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
     StorageSettings,
 };
 pub use problem::{ConfigError, Problem};

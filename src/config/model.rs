@@ -183,8 +183,23 @@ pub struct OpenClSettings {
     pub chunk_rows: usize,
     /// Most bytes of device memory for rows; `None`: three quarters of the device's.
     pub memory_limit_bytes: Option<u64>,
+    /// How it scans.
+    pub scan: OpenClScan,
     /// A folder with kernels; `None`: the built-in ones.
     pub kernel_dir: Option<PathBuf>,
+}
+
+/// How a device scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenClScan {
+    /// As suits it.
+    Auto,
+    /// Lists that work-items keep, in `f32`.
+    Lanes,
+    /// Tiles of bytes.
+    Bytes,
+    /// Tiles of `f32`.
+    Floats,
 }
 
 /// Which OpenCL device.

@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::model::{
     BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    LogSettings, MetricsSettings, OpenClScan, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
     StorageSettings,
 };
 use super::problem::Problem;
@@ -163,6 +163,13 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
     let limit = "backend.opencl.memory_limit_mib";
     let memory_limit_mib =
         if reader.is_null(limit) { Some(None) } else { reader.integer(limit, 1..=1_048_576).map(Some) };
+    let scans = [
+        ("auto", OpenClScan::Auto),
+        ("lanes", OpenClScan::Lanes),
+        ("bytes", OpenClScan::Bytes),
+        ("floats", OpenClScan::Floats),
+    ];
+    let scan = reader.choice("backend.opencl.scan", &scans);
     let folder = "backend.opencl.kernel_dir";
     let expected = "an existing folder (in quotes if it reads as a number), or null";
     let kernel_dir = if reader.is_null(folder) {
@@ -177,6 +184,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         allow_cpu_devices: allow_cpu_devices?,
         chunk_rows: chunk_rows?,
         memory_limit_bytes: memory_limit_mib?.map(|mib| mib * BYTES_PER_MIB),
+        scan: scan?,
         kernel_dir: kernel_dir?,
     })
 }

@@ -25,8 +25,8 @@ use crate::telemetry::BackendName;
 /// How often a backend is asked for candidates before a probe is scanned at full precision.
 const ATTEMPTS: u32 = 2;
 
-/// Fewer candidates than this are verified sooner than another thread could help.
-const CANDIDATES_ALONE: usize = 512;
+/// Fewer canonical scores than this are computed sooner than another thread could help.
+const SCORES_ALONE: usize = 512;
 
 /// Where an answer goes.
 pub(super) type Reply = oneshot::Sender<Result<ScanAnswer, EngineError>>;
@@ -199,8 +199,7 @@ impl Pass {
         }
         let verdicts = &mut self.verdicts[..found.len()];
         let question = |member: &Member| turn.item(&slices[member.slice]).question(member.probe);
-        let candidates: usize = found.iter().map(|found| found.rows.len()).sum();
-        if candidates < CANDIDATES_ALONE {
+        if found.iter().map(verify::scores).sum::<usize>() < SCORES_ALONE {
             for ((member, found), verdict) in self.open.iter().zip(found).zip(verdicts) {
                 verify::verify(snapshot, question(member), found, verdict);
             }

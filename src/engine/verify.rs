@@ -3,7 +3,7 @@
 //! The candidates' canonical scores are computed and sorted; the certificate holds if no row outside of them can reach the
 //! k-th place: the most that a row left out can really score stays below the k-th canonical score. Rounding to `f32` is
 //! monotone, so the comparison may be made after it. Raw scores are checked against the canonical ones too, since a
-//! bound that does not hold proves nothing.
+//! bound that does not hold proves nothing. A backend that gives canonical scores itself is checked by samples.
 
 use super::Ranked;
 use crate::backend::{Candidate, Candidates, Coverage, RowSet};
@@ -19,6 +19,12 @@ const SUM_ERROR: f64 = 1e-12;
 
 /// How many candidates ahead rows are fetched from memory.
 const AHEAD: usize = 4;
+
+/// Of so many lists of canonical scores, about, a score of one is computed again.
+const LISTS_A_SAMPLE: u32 = 8;
+
+/// So many canonical scores take as long to take over as one to compute.
+const TAKEN_A_SCORE: usize = 32;
 
 /// Most candidates of a probe whose memory is kept for the next batch.
 const KEPT_CANDIDATES: usize = 4096;
@@ -51,6 +57,9 @@ pub(super) fn verify(
     found: &mut Candidates,
     verdict: &mut Verdict,
 ) {
+    if found.coverage == Coverage::Exact {
+        return accept(snapshot, question, found, verdict);
+    }
     let k = question.k;
     let first = found.rows.len().min(k);
     if found.rows.len() > k {
@@ -81,12 +90,39 @@ pub(super) fn verify(
         && complete
         && match found.coverage {
             Coverage::All => found.rows.len() == eligible,
-            Coverage::Exact => true,
+            Coverage::Exact | Coverage::Unknown => false,
             Coverage::AtMost(floor) => {
                 verdict.ranked.last().is_some_and(|last| most(floor, 0.0) < last.score)
             }
-            Coverage::Unknown => false,
         };
+}
+
+/// How much work a probe's candidates are, in canonical scores that are computed.
+pub(super) fn scores(found: &Candidates) -> usize {
+    match found.coverage {
+        Coverage::Exact => found.rows.len() / TAKEN_A_SCORE,
+        Coverage::All | Coverage::AtMost(_) | Coverage::Unknown => found.rows.len(),
+    }
+}
+
+/// Takes over raw scores that are canonical ones already. Some are computed again, a different one each time, so that a backend that makes
+/// the claim and computes wrongly does not go on unnoticed.
+fn accept(snapshot: &Snapshot, question: Question<'_>, found: &mut Candidates, verdict: &mut Verdict) {
+    verdict.scored.clear();
+    verdict.bound_violations = 0;
+    if let Some(last) = found.rows.last().filter(|last| last.row % LISTS_A_SAMPLE == 0) {
+        verdict.scorer.take(question.probe);
+        let place = (last.row / LISTS_A_SAMPLE) as usize % found.rows.len();
+        score(snapshot, (&found.rows[place..=place], found.bound), verdict);
+        verdict.scored.clear();
+    }
+    let taken = |one: &Candidate| Ranked { row: one.row, score: one.raw, raw: Some(one.raw) };
+    verdict.scored.extend(found.rows.iter().map(taken));
+    keep_first(snapshot, &mut verdict.scored, question.k);
+    verdict.ranked = verdict.scored.clone();
+    verdict.scored.shrink_to(KEPT_CANDIDATES);
+    let eligible = snapshot.matrix().rows() - question.skip.len();
+    verdict.certified = verdict.bound_violations == 0 && verdict.ranked.len() == question.k.min(eligible);
 }
 
 /// The most that the canonical score of a row can be whose real one is at most `raw + bound`.

@@ -246,6 +246,7 @@ mod tests {
             allow_cpu_devices,
             chunk_rows: 50_000,
             memory_limit_bytes: None,
+            scan: crate::config::OpenClScan::Auto,
             kernel_dir: None,
         }
     }

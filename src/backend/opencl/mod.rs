@@ -86,7 +86,7 @@ impl OpenClBackend {
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
         let engine = Engine {
             tuning: Tuning::of(device.record().kind),
-            tiled: Arithmetic::of(&device),
+            tiled: Arithmetic::of(&device, settings.scan),
             programs: Programs::new(sources),
             scratch: Scratch::new(&device)?,
             memory: Memory::new(&device)?,

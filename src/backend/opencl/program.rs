@@ -20,11 +20,12 @@ const MAX_BUILT: usize = 256;
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Every file of `kernels/`, by name, as compiled into the program.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("bytes.cl", include_str!("../../../kernels/bytes.cl")),
     ("choose.cl", include_str!("../../../kernels/choose.cl")),
     ("dot.cl", include_str!("../../../kernels/dot.cl")),
     ("floats.cl", include_str!("../../../kernels/floats.cl")),
+    ("found.cl", include_str!("../../../kernels/found.cl")),
     ("lanes.cl", include_str!("../../../kernels/lanes.cl")),
     ("merge.cl", include_str!("../../../kernels/merge.cl")),
     ("quantize.cl", include_str!("../../../kernels/quantize.cl")),

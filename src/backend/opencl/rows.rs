@@ -154,12 +154,17 @@ impl Rows {
         device: &Device,
         chunk: &Range<usize>,
     ) -> Result<&Buffer<f32>, BackendError> {
+        if let Place::Streamed { chunk: buffer, .. } = &self.place {
+            device.write(buffer, self.matrix.block(chunk.start, chunk.len()))?;
+        }
+        Ok(self.loaded(chunk))
+    }
+
+    /// The rows of `chunk`, brought there by [`Rows::on_device`].
+    pub(super) fn loaded(&self, chunk: &Range<usize>) -> &Buffer<f32> {
         match &self.place {
-            Place::Resident { chunks, .. } => Ok(&chunks[chunk.start / self.per_chunk]),
-            Place::Streamed { chunk: buffer, .. } => {
-                device.write(buffer, self.matrix.block(chunk.start, chunk.len()))?;
-                Ok(buffer)
-            }
+            Place::Resident { chunks, .. } => &chunks[chunk.start / self.per_chunk],
+            Place::Streamed { chunk: buffer, .. } => buffer,
         }
     }
 

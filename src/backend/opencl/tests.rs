@@ -9,7 +9,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::backend::{Ask, Backend, BackendError, Candidates, Coverage, Loaded, RowSet, ScreenJob, Screened};
-use crate::config::{DeviceChoice, OpenClSettings};
+use crate::config::{DeviceChoice, OpenClScan, OpenClSettings};
 use crate::domain::Matrix;
 
 use super::lanes::Tuning;
@@ -21,6 +21,7 @@ fn settings() -> OpenClSettings {
         allow_cpu_devices: false,
         chunk_rows: 50_000,
         memory_limit_bytes: None,
+        scan: OpenClScan::Auto,
         kernel_dir: None,
     }
 }

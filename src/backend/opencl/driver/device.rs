@@ -11,7 +11,7 @@
 
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use ocl::ffi;
 
@@ -86,6 +86,47 @@ impl<T: Element> Buffer<T> {
     /// As a kernel's argument.
     pub(in crate::backend::opencl) fn arg(&self) -> Arg<'_> {
         Arg::Memory(&self.memory)
+    }
+}
+
+/// `T[len]` of host memory that the device copies from and to by itself; of other host memory the driver makes a copy first.
+#[derive(Debug)]
+pub(in crate::backend::opencl) struct Pinned<T> {
+    values: NonNull<T>,
+    len: usize,
+    /// The copy from here that was begun last.
+    leaving: Option<Event>,
+    memory: Memory,
+    /// Its own handle on the queue, for giving the memory back.
+    queue: Queue,
+}
+
+impl<T: Element> Pinned<T> {
+    /// The memory, once nothing is copied from it any more.
+    pub(in crate::backend::opencl) fn values(&mut self) -> &mut [T] {
+        if let Some(event) = self.leaving.take() {
+            // SAFETY: one event that is alive. Where waiting fails the device is lost, and copies no more.
+            unsafe { ffi::clWaitForEvents(1, &raw const event.0) };
+        }
+        // SAFETY: mapped for as long as `self` lives, so many elements, any bits of which are a value; no copy is under way.
+        unsafe { std::slice::from_raw_parts_mut(self.values.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped once, by this queue, and not used after this. The queue is in order: copies that were begun come first.
+        unsafe {
+            ffi::clEnqueueUnmapMemObject(
+                self.queue.0,
+                self.memory.0,
+                self.values.as_ptr().cast(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            );
+            ffi::clFinish(self.queue.0);
+        }
     }
 }
 
@@ -269,6 +310,77 @@ impl Device {
             )
         };
         Failure::check("clEnqueueReadBuffer", status).map_err(|failure| self.failed(failure))
+    }
+
+    /// Host memory for `len` elements, at least 1, for `what`.
+    pub(in crate::backend::opencl) fn pin<T: Element>(
+        &self,
+        len: usize,
+        what: &str,
+    ) -> Result<Pinned<T>, BackendError> {
+        let len = len.max(1);
+        let bytes = len.saturating_mul(size_of::<T>());
+        let flags = ffi::CL_MEM_READ_WRITE | ffi::CL_MEM_ALLOC_HOST_PTR;
+        let mut status = 0;
+        // SAFETY: no host memory is handed over.
+        let memory =
+            unsafe { ffi::clCreateBuffer(self.context.0, flags, bytes, ptr::null_mut(), &raw mut status) };
+        Failure::check("clCreateBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
+        let memory = Memory(memory);
+        // SAFETY: the whole buffer; the call returns when it is mapped.
+        let values = unsafe {
+            ffi::clEnqueueMapBuffer(
+                self.queue.0,
+                memory.0,
+                ffi::CL_TRUE,
+                ffi::CL_MAP_READ | ffi::CL_MAP_WRITE,
+                0,
+                bytes,
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+                &raw mut status,
+            )
+        };
+        Failure::check("clEnqueueMapBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
+        let failure = Failure { call: "clEnqueueMapBuffer", status };
+        let values = NonNull::new(values.cast::<T>()).ok_or_else(|| self.failed(failure))?;
+        // SAFETY: fresh memory of so many elements; zeros are values of them.
+        unsafe { ptr::write_bytes(values.as_ptr(), 0, len) };
+        // SAFETY: the queue is alive; what is retained here is released by the `Queue` made of it.
+        let status = unsafe { ffi::clRetainCommandQueue(self.queue.0) };
+        Failure::check("clRetainCommandQueue", status).map_err(|failure| self.failed(failure))?;
+        Ok(Pinned { values, len, leaving: None, memory, queue: Queue(self.queue.0) })
+    }
+
+    /// Has the first `len` elements of `pinned` copied to the start of `buffer`, and does not wait for it.
+    pub(in crate::backend::opencl) fn send<T: Element>(
+        &self,
+        buffer: &Buffer<T>,
+        pinned: &mut Pinned<T>,
+        len: usize,
+    ) -> Result<(), BackendError> {
+        assert!(len <= buffer.len && len <= pinned.len, "{len} values from {} to {}", pinned.len, buffer.len);
+        let mut event = ptr::null_mut();
+        // SAFETY: both have room; `pinned` is not written to before the event is over (see `Pinned::values`), nor given back.
+        let status = unsafe {
+            ffi::clEnqueueWriteBuffer(
+                self.queue.0,
+                buffer.memory.0,
+                ffi::CL_FALSE,
+                0,
+                len * size_of::<T>(),
+                pinned.values.as_ptr().cast(),
+                0,
+                ptr::null(),
+                &raw mut event,
+            )
+        };
+        Failure::check("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))?;
+        pinned.leaving = Some(Event(event));
+        Ok(())
     }
 
     /// Compiles `source` and takes its function `name`; the `Err` is for people: the driver's answer, and the build log.

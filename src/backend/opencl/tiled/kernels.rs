@@ -3,6 +3,7 @@
 use crate::backend::opencl::choose::DeviceKind;
 use crate::backend::opencl::driver::device::{Device, Range};
 use crate::backend::opencl::program::Recipe;
+use crate::config::OpenClScan;
 
 /// Rows of a list of found rows, a probe.
 pub(super) const CAPACITY: usize = 4096;
@@ -32,8 +33,10 @@ const SIDE: usize = 128;
 /// Work-items of a group of floats, one way; each takes rows of its own.
 const ACROSS: usize = 16;
 
-/// Rows that a sample lets through, about: more cost appending, fewer a larger sample.
-const FOUND_WANTED: usize = 768;
+/// Rows that a sample lets through, about: more take longer to note, fewer a larger sample. In bytes the interval of a score lets
+/// through a few times as many.
+const FOUND_IN_BYTES: usize = 384;
+const FOUND_IN_FLOATS: usize = 1024;
 
 /// The first compute capability of NVIDIA devices with `mma.sync` of m16n8k32 bytes.
 const MATRIX_UNITS: (u32, u32) = (8, 0);
@@ -50,11 +53,18 @@ pub(in crate::backend::opencl) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// What suits a device; `None` where it has no `f64`, for the last step.
-    pub(in crate::backend::opencl) fn of(device: &Device) -> Option<Self> {
+    /// What a device does as the settings wish; `None` where that is not this scan, or where it has no `f64`, for the last step.
+    pub(in crate::backend::opencl) fn of(device: &Device, wish: OpenClScan) -> Option<Self> {
         let matrix_units = device.compute_capability() >= MATRIX_UNITS;
         let wide = matches!(device.record().kind, DeviceKind::Gpu | DeviceKind::Accelerator);
-        (wide && device.has_doubles()).then_some(if matrix_units { Self::Matrix } else { Self::Floats })
+        let arithmetic = match wish {
+            OpenClScan::Auto if !wide => None,
+            OpenClScan::Auto | OpenClScan::Bytes if matrix_units => Some(Self::Matrix),
+            OpenClScan::Auto | OpenClScan::Floats => Some(Self::Floats),
+            OpenClScan::Bytes => Some(Self::StandIn),
+            OpenClScan::Lanes => None,
+        };
+        arithmetic.filter(|_| device.has_doubles())
     }
 
     /// Whether rows are needed in bytes.
@@ -119,7 +129,7 @@ pub(super) struct Parameters {
     /// Values of a row, padding included.
     pub(super) stride: usize,
     pub(super) shape: Shape,
-    /// Rows of an answer, a power of two.
+    /// Rows of an answer.
     pub(super) answers: usize,
 }
 
@@ -130,10 +140,10 @@ impl Parameters {
         let (files, function): (&'static [&'static str], _) = match role {
             Role::QuantizeRows => (&["quantize.cl"], "quantize_rows"),
             Role::QuantizeProbes => (&["quantize.cl"], "quantize_probes"),
-            Role::Sample if floats => (&["skip.cl", "floats.cl"], "sample_floats"),
-            Role::Sample => (&["skip.cl", "bytes.cl"], "sample_bytes"),
-            Role::Collect if floats => (&["skip.cl", "floats.cl"], "collect_floats"),
-            Role::Collect => (&["skip.cl", "bytes.cl"], "collect_bytes"),
+            Role::Sample if floats => (&["skip.cl", "found.cl", "floats.cl"], "sample_floats"),
+            Role::Sample => (&["skip.cl", "found.cl", "bytes.cl"], "sample_bytes"),
+            Role::Collect if floats => (&["skip.cl", "found.cl", "floats.cl"], "collect_floats"),
+            Role::Collect => (&["skip.cl", "found.cl", "bytes.cl"], "collect_bytes"),
             Role::BeginScan => (&["rank.cl", "choose.cl"], "begin_scan"),
             Role::SetCuts => (&["rank.cl", "choose.cl"], "set_cuts"),
             Role::Choose => (&["rank.cl", "choose.cl"], "choose"),
@@ -210,7 +220,8 @@ impl Work {
         }
         // The k-th best of the sample lets about k rows through for each row of it. Scores of a sample are held against each other in
         // groups of rows; with many more groups than k, few of the best fall into one.
-        let sampled = (self.rows.saturating_mul(k) / FOUND_WANTED.max(2 * k)).clamp(PANEL, self.rows);
+        let found = if self.arithmetic.wants_bytes() { FOUND_IN_BYTES } else { FOUND_IN_FLOATS };
+        let sampled = (self.rows.saturating_mul(k) / found.max(2 * k)).clamp(PANEL, self.rows);
         let wanted = (16 * k).clamp(512, CAPACITY);
         // A unit: rows that one warp, or group, scores at a time; each has so many groups of rows that are held against each other.
         let (unit_rows, unit_maxima, unit_groups) = match self.arithmetic {

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use crate::backend::opencl::driver::device::Device;
-use crate::backend::opencl::memory::Reusable;
+use crate::backend::opencl::memory::{Exchanged, Reusable};
 use crate::backend::{Ask, BackendError};
 use crate::domain::Matrix;
 
 /// The kernels' heads say how each buffer is laid out.
 #[derive(Debug)]
 pub(in crate::backend::opencl) struct Memory {
-    pub(super) probes: Reusable<f32>,
+    pub(super) probes: Exchanged<f32>,
     pub(super) probe_codes: Reusable<u32>,
     pub(super) probe_numbers: Reusable<f32>,
     pub(super) skip_offsets: Reusable<u32>,
@@ -21,17 +21,16 @@ pub(in crate::backend::opencl) struct Memory {
     pub(super) cuts: Reusable<f32>,
     pub(super) counts: Reusable<u32>,
     pub(super) found: Reusable<u64>,
-    pub(super) answers: Reusable<u64>,
+    pub(super) answers: Exchanged<u64>,
     offsets: Vec<u32>,
     ranges: Vec<u32>,
-    host_answers: Vec<u64>,
 }
 
 impl Memory {
     /// Empty.
     pub(in crate::backend::opencl) fn new(device: &Device) -> Result<Self, BackendError> {
         Ok(Self {
-            probes: Reusable::new(device, "probes")?,
+            probes: Exchanged::new(device, "probes")?,
             probe_codes: Reusable::new(device, "probes in bytes")?,
             probe_numbers: Reusable::new(device, "numbers of probes")?,
             skip_offsets: Reusable::new(device, "rows to skip")?,
@@ -41,21 +40,20 @@ impl Memory {
             cuts: Reusable::new(device, "cuts")?,
             counts: Reusable::new(device, "counts of rows found")?,
             found: Reusable::new(device, "rows found")?,
-            answers: Reusable::new(device, "answers")?,
+            answers: Exchanged::new(device, "answers")?,
             offsets: Vec::new(),
             ranges: Vec::new(),
-            host_answers: Vec::new(),
         })
     }
 
     /// Bytes held on the device.
     pub(in crate::backend::opencl) fn device_bytes(&self) -> u64 {
-        let floats = [&self.probes, &self.probe_numbers, &self.maxima, &self.cuts];
+        let floats = [&self.probe_numbers, &self.maxima, &self.cuts];
         let words = [&self.probe_codes, &self.skip_offsets, &self.skip_ranges, &self.counts];
-        let pairs = [&self.found, &self.answers];
-        floats.into_iter().map(Reusable::bytes).sum::<u64>()
+        let exchanged = self.probes.bytes() + self.answers.bytes() + self.found.bytes();
+        exchanged
+            + floats.into_iter().map(Reusable::bytes).sum::<u64>()
             + words.into_iter().map(Reusable::bytes).sum::<u64>()
-            + pairs.into_iter().map(Reusable::bytes).sum::<u64>()
     }
 
     /// Copies probes `range`, and what they skip, to the device.
@@ -84,12 +82,5 @@ impl Memory {
         self.skip_ranges.put(device, &self.ranges)?;
         self.skipless = if skipless { asks.len() } else { 0 };
         Ok(())
-    }
-
-    /// Waits for the first `count` words of the answers and gives them.
-    pub(super) fn read_answers(&mut self, device: &Device, count: usize) -> Result<&[u64], BackendError> {
-        self.host_answers.resize(count, 0);
-        self.answers.read(device, &mut self.host_answers)?;
-        Ok(&self.host_answers)
     }
 }

@@ -15,17 +15,17 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
 use std::time::Instant;
 
 use crate::backend::{BackendError, Candidate, Candidates, Coverage, RowSet, ScreenJob, Screened};
 
-use super::driver::device::{Arg, Event, Kernel};
+use super::driver::device::{Arg, Device, Event, Range};
 use super::lanes::error_bound;
 use super::loaded::Engine;
+use super::program::Programs;
 use super::rows::Rows;
 
-use kernels::{CAPACITY, Parameters, Role, Sample, Shape, TILE, Work, plain_range, probe_range, rank_range};
+use kernels::{CAPACITY, Parameters, Role, STEP, Sample, Shape, Work, plain_range, probe_range, rank_range};
 
 pub(super) use bytes::ByteRows;
 pub(super) use kernels::Arithmetic;
@@ -37,6 +37,9 @@ pub(super) const MAX_K: usize = 512;
 /// Rows that equal the k-th may be as many for the answer to hold them.
 const TIES: usize = 16;
 
+/// Lengths of answers that kernels are compiled for: multiples of this.
+const ANSWER_STEP: usize = 32;
+
 /// Most probes of a launch: their lists take 32 MiB.
 const MAX_PROBES: usize = 1024;
 
@@ -45,6 +48,9 @@ const FLOATS_PROBES: usize = 32;
 
 /// Half a unit in the last place of a cut, and more: what subtracting a bound from it may lose.
 const CUT_ROUNDING: f32 = 1e-6;
+
+/// How often a chunk is scanned where a list was too short: each time the cut is higher.
+const RESCANS: usize = 3;
 
 /// In place of an answer's length: it is not whole, as in `choose.cl`.
 const NOT_WHOLE: u64 = 0xFFFF_FFFF;
@@ -80,51 +86,56 @@ pub(super) fn screen(
         let asks = &job.asks[range.clone()];
         engine.memory.put_probes(&engine.device, job.probes, &range, asks)?;
         let k = asks.iter().map(|ask| ask.k).max().unwrap_or(1);
-        let norm = match bytes {
-            Some(bytes) => bytes.norm_above(range.clone().map(|probe| job.probes.row(probe))),
-            None => error_bound(rows.matrix().stride()) + CUT_ROUNDING,
-        };
-        let pass = Pass::new(engine, rows, bytes, Ask { arithmetic, probes: range.len(), k, norm })?;
+        let mut pass = Pass::new(engine, rows, bytes, Question { arithmetic, probes: range.len(), k })?;
         pass.begin(engine)?;
-        let mut chosen_ns = 0;
-        for place in 0..rows.chunks().len() {
-            let choice = pass.chunk(engine, place)?;
-            let words = pass.parameters.answers + 1;
-            let answers = engine.memory.read_answers(&engine.device, range.len() * words)?;
-            chosen_ns += choice.elapsed_ns();
-            let parsing = Instant::now();
-            let lists = answers.chunks_exact(words).zip(&mut into.probes[range.clone()]).zip(asks);
-            for ((answer, found), ask) in lists {
-                into.invalid_indices += take(answer, ask.skip, &rows.chunks()[place], found);
-            }
-            into.timing.host_merge_ns += nanoseconds(parsing);
+        if let Some(bytes) = bytes {
+            pass.norm = bytes.norm_above(range.clone().map(|probe| job.probes.row(probe)));
         }
+        let words = pass.parameters.answers + 1;
+        let mut parsed_ns = 0;
+        for (place, chunk) in rows.chunks().iter().enumerate() {
+            rows.on_device(&engine.device, chunk)?;
+            pass.cut(engine, place)?;
+            for left in (0..RESCANS).rev() {
+                pass.collect(engine, place)?;
+                let answers = engine.memory.answers.get(&engine.device, range.len() * words)?;
+                if left > 0 && answers.chunks_exact(words).any(|answer| answer[0] == NOT_WHOLE) {
+                    continue;
+                }
+                let parsing = Instant::now();
+                let lists = answers.chunks_exact(words).zip(&mut into.probes[range.clone()]).zip(asks);
+                for ((answer, found), ask) in lists {
+                    into.invalid_indices += take(answer, ask.skip, chunk, found);
+                }
+                parsed_ns += nanoseconds(parsing);
+                break;
+            }
+        }
+        let chosen_ns = pass.chosen_ns();
+        into.timing.host_merge_ns += parsed_ns;
         into.timing.device_merge_ns += chosen_ns;
-        into.timing.scan_ns += nanoseconds(started).saturating_sub(chosen_ns);
+        into.timing.scan_ns += nanoseconds(started).saturating_sub(chosen_ns + parsed_ns);
     }
     Ok(())
 }
 
-/// What a launch is asked for.
+/// What a pass is asked for.
 #[derive(Clone, Copy, Debug)]
-struct Ask {
+struct Question {
     arithmetic: Arithmetic,
     probes: usize,
     k: usize,
-    /// At least the norm of every probe less the centre; for floats, the bound on a score's error.
-    norm: f32,
 }
 
 /// One pass of some probes over all rows.
 struct Pass<'a> {
     rows: &'a Rows,
     bytes: Option<&'a ByteRows>,
-    ask: Ask,
+    question: Question,
     parameters: Parameters,
-    sample: Rc<Kernel>,
-    set_cuts: Rc<Kernel>,
-    collect: Rc<Kernel>,
-    choose: Rc<Kernel>,
+    /// At least the norm of every probe less the centre; for floats, the bound on a score's error.
+    norm: f32,
+    launched: Vec<(Role, Event)>,
 }
 
 impl<'a> Pass<'a> {
@@ -132,19 +143,13 @@ impl<'a> Pass<'a> {
         engine: &mut Engine,
         rows: &'a Rows,
         bytes: Option<&'a ByteRows>,
-        ask: Ask,
+        question: Question,
     ) -> Result<Self, BackendError> {
-        let answers = (ask.k + TIES).next_power_of_two();
-        let shape = Shape::new(ask.probes);
+        let Question { arithmetic, probes, k } = question;
+        let answers = (k + TIES).next_multiple_of(ANSWER_STEP);
+        let shape = Shape::new(probes);
         let stride = rows.matrix().stride();
-        let parameters = Parameters { arithmetic: ask.arithmetic, stride, shape, answers };
-        let Engine { device, programs, memory, .. } = engine;
-        let mut kernel = |role| programs.kernel(device, parameters.recipe(role));
-        let sample = kernel(Role::Sample)?;
-        let set_cuts = kernel(Role::SetCuts)?;
-        let collect = kernel(Role::Collect)?;
-        let choose = kernel(Role::Choose)?;
-        let probes = ask.probes;
+        let Engine { device, memory, .. } = engine;
         memory.cuts.size(device, probes)?;
         memory.counts.size(device, probes)?;
         memory.found.size(device, probes * CAPACITY)?;
@@ -152,112 +157,151 @@ impl<'a> Pass<'a> {
         memory.answers.size(device, probes * (answers + 1))?;
         // Whole groups are read, whatever the number of probes.
         let padded = probes.next_multiple_of(shape.probes());
-        memory
-            .probe_codes
-            .size(device, padded * stride.next_multiple_of(kernels::STEP) / size_of::<u32>())?;
+        memory.probe_codes.size(device, padded * stride.next_multiple_of(STEP) / size_of::<u32>())?;
         memory.probe_numbers.size(device, padded * 4)?;
-        Ok(Self { rows, bytes, ask, parameters, sample, set_cuts, collect, choose })
+        let parameters = Parameters { arithmetic, stride, shape, answers };
+        let norm = error_bound(stride) + CUT_ROUNDING;
+        Ok(Self { rows, bytes, question, parameters, norm, launched: Vec::new() })
     }
 
     /// Readies the probes and forgets what was found before.
-    fn begin(&self, engine: &mut Engine) -> Result<(), BackendError> {
-        let Engine { device, programs, memory, .. } = engine;
-        let begin = programs.kernel(device, self.parameters.recipe(Role::BeginScan))?;
-        let probes = Arg::U32(self.ask.probes as u32);
-        device.launch(
-            &begin,
-            &[memory.counts.arg(), memory.cuts.arg(), probes],
-            plain_range(self.ask.probes),
-        )?;
-        if let Some(bytes) = self.bytes {
-            let quantize = programs.kernel(device, self.parameters.recipe(Role::QuantizeProbes))?;
-            let args = [
-                memory.probes.arg(),
-                bytes.centre_on_device.arg(),
-                bytes.reach.arg(),
-                memory.probe_codes.arg(),
-                memory.probe_numbers.arg(),
-                Arg::F32(slack(self.parameters.stride)),
-                Arg::U32(self.ask.probes as u32),
-            ];
-            let padded = self.ask.probes.next_multiple_of(self.parameters.shape.probes());
-            debug_assert!(padded.is_multiple_of(TILE));
-            device.launch(&quantize, &args, probe_range(padded))?;
-        }
-        Ok(())
+    fn begin(&mut self, engine: &mut Engine) -> Result<(), BackendError> {
+        let probes = self.question.probes;
+        let memory = &engine.memory;
+        let Some(bytes) = self.bytes else {
+            let args = [memory.counts.arg(), memory.cuts.arg(), Arg::U32(probes as u32)];
+            let range = plain_range(probes);
+            return self.launch(&engine.device, &mut engine.programs, Role::BeginScan, &args, range);
+        };
+        let args = [
+            memory.probes.arg(),
+            bytes.centre_on_device.arg(),
+            bytes.reach.arg(),
+            memory.probe_codes.arg(),
+            memory.probe_numbers.arg(),
+            memory.counts.arg(),
+            memory.cuts.arg(),
+            Arg::F32(slack(self.parameters.stride)),
+            Arg::U32(probes as u32),
+        ];
+        let padded = probes.next_multiple_of(self.parameters.shape.probes());
+        self.launch(&engine.device, &mut engine.programs, Role::QuantizeProbes, &args, probe_range(padded))
     }
 
-    /// Scans one chunk of the rows; the answers are there when the event is over.
-    fn chunk(&self, engine: &mut Engine, place: usize) -> Result<Event, BackendError> {
-        let Engine { device, memory, .. } = engine;
-        let chunk = &self.rows.chunks()[place];
-        let work = Work {
-            arithmetic: self.ask.arithmetic,
-            shape: self.parameters.shape,
-            rows: chunk.len(),
-            probes: self.ask.probes,
-            units: device.compute_units(),
+    /// Raises the cuts by a sample of a chunk, where that is worth it.
+    fn cut(&mut self, engine: &mut Engine, place: usize) -> Result<(), BackendError> {
+        let k = self.question.k;
+        let Some(Sample { stride, rounds, range, maxima }) = self.work(&engine.device, place).sample(k)
+        else {
+            return Ok(());
         };
-        let values = self.rows.on_device(device, chunk)?;
-        let bytes = self.bytes.map(|bytes| bytes.chunk(place));
-        let (norm, probes) = (Arg::F32(self.ask.norm), Arg::U32(self.ask.probes as u32));
-        let first_row = Arg::U32(chunk.start as u32);
-        // What is scanned, and how much of it.
-        let (scanned, count) = match bytes {
-            Some(bytes) => (
-                vec![
-                    bytes.codes.arg(),
-                    bytes.numbers.arg(),
-                    memory.probe_codes.arg(),
-                    memory.probe_numbers.arg(),
-                ],
-                Arg::U32(bytes.panels as u32),
-            ),
-            None => (vec![values.arg(), memory.probes.arg()], Arg::U32(chunk.len() as u32)),
-        };
-        let skips = [memory.skip_offsets.arg(), memory.skip_ranges.arg()];
-        if let Some(Sample { stride, rounds, range, maxima }) = work.sample(self.ask.k) {
-            let mut args = scanned.clone();
-            args.extend(skips);
-            args.extend([memory.maxima.arg(), norm, count, probes, first_row]);
-            args.extend([Arg::U32(stride as u32), Arg::U32(rounds as u32)]);
-            device.launch(&self.sample, &args, range)?;
-            let args = [
-                memory.maxima.arg(),
-                memory.probe_numbers.arg(),
-                memory.cuts.arg(),
-                Arg::U32(maxima as u32),
-                Arg::U32(self.ask.k as u32),
-            ];
-            device.launch(&self.set_cuts, &args, rank_range(self.ask.probes))?;
-        }
-        let mut args = scanned;
-        args.push(memory.cuts.arg());
-        args.extend(skips);
-        args.extend([memory.counts.arg(), memory.found.arg(), norm, count, probes, first_row]);
-        device.launch(&self.collect, &args, work.collect_range())?;
+        let memory = &engine.memory;
+        let mut args = scanned((self.rows, self.bytes), memory, place);
+        args.extend([memory.skip_offsets.arg(), memory.skip_ranges.arg(), memory.maxima.arg()]);
+        args.extend(self.extent(place));
+        args.extend([Arg::U32(stride as u32), Arg::U32(rounds as u32)]);
+        self.launch(&engine.device, &mut engine.programs, Role::Sample, &args, range)?;
         let args = [
-            values.arg(),
+            memory.maxima.arg(),
+            memory.probe_numbers.arg(),
+            memory.cuts.arg(),
+            Arg::U32(maxima as u32),
+            Arg::U32(k as u32),
+        ];
+        let range = rank_range(self.question.probes);
+        self.launch(&engine.device, &mut engine.programs, Role::SetCuts, &args, range)
+    }
+
+    /// Scans a chunk and chooses among what it found.
+    fn collect(&mut self, engine: &mut Engine, place: usize) -> Result<(), BackendError> {
+        let range = self.work(&engine.device, place).collect_range();
+        let memory = &engine.memory;
+        let mut args = scanned((self.rows, self.bytes), memory, place);
+        args.extend([memory.cuts.arg(), memory.skip_offsets.arg(), memory.skip_ranges.arg()]);
+        args.extend([memory.counts.arg(), memory.found.arg()]);
+        args.extend(self.extent(place));
+        self.launch(&engine.device, &mut engine.programs, Role::Collect, &args, range)?;
+        let chunk = &self.rows.chunks()[place];
+        let numbers = self.bytes.map_or(memory.probe_numbers.arg(), |bytes| bytes.chunk(place).numbers.arg());
+        let args = [
+            self.rows.loaded(chunk).arg(),
             memory.probes.arg(),
-            bytes.map_or(memory.probe_numbers.arg(), |bytes| bytes.numbers.arg()),
+            numbers,
             memory.probe_numbers.arg(),
             memory.counts.arg(),
             memory.found.arg(),
             memory.cuts.arg(),
             memory.answers.arg(),
-            norm,
-            Arg::U32(self.ask.k as u32),
-            first_row,
+            Arg::F32(self.norm),
+            Arg::U32(self.question.k as u32),
+            Arg::U32(chunk.start as u32),
         ];
-        device.launch(&self.choose, &args, rank_range(self.ask.probes))
+        let range = rank_range(self.question.probes);
+        self.launch(&engine.device, &mut engine.programs, Role::Choose, &args, range)
+    }
+
+    fn work(&self, device: &Device, place: usize) -> Work {
+        Work {
+            arithmetic: self.question.arithmetic,
+            shape: self.parameters.shape,
+            rows: self.rows.chunks()[place].len(),
+            probes: self.question.probes,
+            units: device.compute_units(),
+        }
+    }
+
+    /// How far scores may be off, how many panels or rows and probes there are, and where the rows begin.
+    fn extent(&self, place: usize) -> [Arg<'static>; 4] {
+        let chunk = &self.rows.chunks()[place];
+        let count = self.bytes.map_or(chunk.len(), |bytes| bytes.chunk(place).panels);
+        let probes = Arg::U32(self.question.probes as u32);
+        [Arg::F32(self.norm), Arg::U32(count as u32), probes, Arg::U32(chunk.start as u32)]
+    }
+
+    fn launch(
+        &mut self,
+        device: &Device,
+        programs: &mut Programs,
+        role: Role,
+        args: &[Arg<'_>],
+        range: Range,
+    ) -> Result<(), BackendError> {
+        let kernel = programs.kernel(device, self.parameters.recipe(role))?;
+        self.launched.push((role, device.launch(&kernel, args, range)?));
+        Ok(())
+    }
+
+    /// How long choosing took on the device. All that was launched is over.
+    fn chosen_ns(&self) -> u64 {
+        if tracing::enabled!(tracing::Level::TRACE) {
+            let micros = |(role, event): &(Role, Event)| format!("{role:?} {}", event.elapsed_ns() / 1000);
+            let launched: Vec<String> = self.launched.iter().map(micros).collect();
+            tracing::trace!(probes = self.question.probes, microseconds = launched.join(", "), "tiled scan");
+        }
+        let choosing = |(role, _): &&(Role, Event)| matches!(role, Role::SetCuts | Role::Choose);
+        self.launched.iter().filter(choosing).map(|(_, event)| event.elapsed_ns()).sum()
+    }
+}
+
+/// The rows and probes that are multiplied, as a kernel's first arguments.
+fn scanned<'b>(
+    (rows, bytes): (&'b Rows, Option<&'b ByteRows>),
+    memory: &'b Memory,
+    place: usize,
+) -> Vec<Arg<'b>> {
+    match bytes.map(|bytes| bytes.chunk(place)) {
+        Some(bytes) => {
+            vec![bytes.codes.arg(), bytes.numbers.arg(), memory.probe_codes.arg(), memory.probe_numbers.arg()]
+        }
+        None => vec![rows.loaded(&rows.chunks()[place]).arg(), memory.probes.arg()],
     }
 }
 
 /// What the roundings of a score in bytes may add up to: those of the few operations around the products, of numbers that are at
 /// most 4, and of the row's part `<x - m, m>`, a sum of `stride` products.
 fn slack(stride: usize) -> f32 {
-    const STEP: f32 = 1.0 / (1 << 23) as f32;
-    1e-5 + (stride + 16) as f32 * STEP * 2.1
+    const OPERATION_ERROR: f32 = 1.0 / (1 << 23) as f32;
+    1e-5 + (stride + 16) as f32 * OPERATION_ERROR * 2.1
 }
 
 /// Adds one chunk's answer for one probe to what was found; how many row numbers in it do not exist.

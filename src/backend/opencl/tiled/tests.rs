@@ -6,26 +6,25 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Arithmetic, kernels};
+use super::kernels;
 use crate::backend::opencl::OpenClBackend;
 use crate::backend::{Ask, Backend, Candidate, Coverage, RowSet, ScreenJob, Screened};
-use crate::config::{DeviceChoice, OpenClSettings};
+use crate::config::{DeviceChoice, OpenClScan, OpenClSettings};
 use crate::domain::{Matrix, canonical_score};
 
-const ARITHMETICS: [Arithmetic; 2] = [Arithmetic::StandIn, Arithmetic::Floats];
+const SCANS: [OpenClScan; 2] = [OpenClScan::Bytes, OpenClScan::Floats];
 
-fn open(arithmetic: Arithmetic, chunk_rows: usize) -> OpenClBackend {
+fn open(scan: OpenClScan, chunk_rows: usize) -> OpenClBackend {
     let settings = OpenClSettings {
         device: DeviceChoice::Named("Portable Computing Language".to_owned()),
         allow_cpu_devices: false,
         chunk_rows,
         memory_limit_bytes: None,
+        scan,
         kernel_dir: None,
     };
-    let backend = OpenClBackend::open(&settings)
-        .unwrap_or_else(|error| panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}"));
-    backend.engine.borrow_mut().tiled = Some(arithmetic);
-    backend
+    OpenClBackend::open(&settings)
+        .unwrap_or_else(|error| panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}"))
 }
 
 /// Rows around a common centre; every fifth repeats the one before it, so that there are ties.
@@ -78,8 +77,8 @@ fn check(rows: &Arc<Matrix>, probes: &Matrix, asks: &[Ask<'_>], backend: &mut Op
 #[test]
 fn answers_are_exact_at_many_sizes() {
     let skip = RowSet::default();
-    for arithmetic in ARITHMETICS {
-        let mut backend = open(arithmetic, 0);
+    for scan in SCANS {
+        let mut backend = open(scan, 0);
         // Rows, probes, dim, k.
         let sizes = [
             (1, 40, 128, 1),
@@ -94,7 +93,7 @@ fn answers_are_exact_at_many_sizes() {
             let rows = Arc::new(rows_around(rows, dim, 1));
             let probes = rows_around(probes, dim, 2);
             let asks = vec![Ask { k, skip: &skip }; probes.rows()];
-            let what = format!("{arithmetic:?}, {} x {dim}, {} probes, k {k}", rows.rows(), probes.rows());
+            let what = format!("{scan:?}, {} x {dim}, {} probes, k {k}", rows.rows(), probes.rows());
             check(&rows, &probes, &asks, &mut backend, &what);
         }
     }
@@ -103,7 +102,7 @@ fn answers_are_exact_at_many_sizes() {
 #[test]
 fn few_probes_are_answered_in_every_shape() {
     let skip = RowSet::default();
-    let mut backend = open(Arithmetic::StandIn, 0);
+    let mut backend = open(OpenClScan::Bytes, 0);
     let rows = Arc::new(rows_around(5003, 40, 3));
     for count in [1, 8, 9, 17, 33, 65, 129] {
         let probes = rows_around(count, 40, 4);
@@ -115,21 +114,21 @@ fn few_probes_are_answered_in_every_shape() {
 #[test]
 fn large_dimensions_do_not_stay_in_registers() {
     let skip = RowSet::default();
-    for arithmetic in ARITHMETICS {
-        let mut backend = open(arithmetic, 0);
+    for scan in SCANS {
+        let mut backend = open(scan, 0);
         for dim in [256, 300, 512] {
             let rows = Arc::new(rows_around(4500, dim, 5));
             let probes = rows_around(70, dim, 6);
             let asks = vec![Ask { k: 9, skip: &skip }; probes.rows()];
-            check(&rows, &probes, &asks, &mut backend, &format!("{arithmetic:?}, dim {dim}"));
+            check(&rows, &probes, &asks, &mut backend, &format!("{scan:?}, dim {dim}"));
         }
     }
 }
 
 #[test]
 fn skipped_rows_appear_nowhere_and_lower_no_cut() {
-    for arithmetic in ARITHMETICS {
-        let mut backend = open(arithmetic, 0);
+    for scan in SCANS {
+        let mut backend = open(scan, 0);
         let rows = Arc::new(rows_around(6007, 24, 7));
         let probes = rows_around(50, 24, 8);
         // Each probe leaves out its best rows, and whole ranges.
@@ -143,7 +142,7 @@ fn skipped_rows_appear_nowhere_and_lower_no_cut() {
             })
             .collect();
         let asks: Vec<Ask<'_>> = skips.iter().map(|skip| Ask { k: 20, skip }).collect();
-        check(&rows, &probes, &asks, &mut backend, &format!("{arithmetic:?}"));
+        check(&rows, &probes, &asks, &mut backend, &format!("{scan:?}"));
         let all = RowSet::from_ranges(vec![(0, 6007)]);
         let asks = vec![Ask { k: 20, skip: &all }; 50];
         check(&rows, &probes, &asks, &mut backend, "all skipped");
@@ -153,9 +152,9 @@ fn skipped_rows_appear_nowhere_and_lower_no_cut() {
 #[test]
 fn chunks_are_answered_one_by_one_and_together() {
     let skip = RowSet::default();
-    for arithmetic in ARITHMETICS {
+    for scan in SCANS {
         for chunk_rows in [1, 93, 5000] {
-            let mut backend = open(arithmetic, chunk_rows);
+            let mut backend = open(scan, chunk_rows);
             let rows = Arc::new(rows_around(if chunk_rows == 1 { 37 } else { 9973 }, 20, 9));
             let probes = rows_around(35, 20, 10);
             let asks = vec![Ask { k: 8, skip: &skip }; 35];
@@ -163,14 +162,10 @@ fn chunks_are_answered_one_by_one_and_together() {
             let mut screened = Screened::default();
             loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
             for (probe, found) in screened.probes.iter_mut().enumerate() {
-                assert_eq!(found.coverage, Coverage::Exact, "{arithmetic:?}, {chunk_rows} rows a chunk");
+                assert_eq!(found.coverage, Coverage::Exact, "{scan:?}, {chunk_rows} rows a chunk");
                 let expected = expected(&rows, probes.row(probe), asks[probe]);
                 found.rows.sort_by(|a, b| b.raw.total_cmp(&a.raw).then(a.row.cmp(&b.row)));
-                assert_eq!(
-                    found.rows[..expected.len()],
-                    expected,
-                    "{arithmetic:?}, {chunk_rows} rows a chunk"
-                );
+                assert_eq!(found.rows[..expected.len()], expected, "{scan:?}, {chunk_rows} rows a chunk");
             }
         }
     }
@@ -179,8 +174,8 @@ fn chunks_are_answered_one_by_one_and_together() {
 #[test]
 fn rows_all_alike_are_left_to_the_other_scan() {
     let skip = RowSet::default();
-    for arithmetic in ARITHMETICS {
-        let mut backend = open(arithmetic, 0);
+    for scan in SCANS {
+        let mut backend = open(scan, 0);
         let one = rows_around(1, 16, 11);
         let rows = Arc::new(Matrix::from_rows(16, std::iter::repeat_n(one.row(0), kernels::CAPACITY + 4)));
         let probes = rows_around(33, 16, 12);
@@ -189,11 +184,11 @@ fn rows_all_alike_are_left_to_the_other_scan() {
         let mut screened = Screened::default();
         let job = ScreenJob { probes: &probes, asks: &asks, attempt: 0 };
         loaded.screen(&job, &mut screened).unwrap();
-        assert!(screened.probes.iter().all(|found| found.coverage == Coverage::Unknown), "{arithmetic:?}");
+        assert!(screened.probes.iter().all(|found| found.coverage == Coverage::Unknown), "{scan:?}");
         loaded.screen(&ScreenJob { attempt: 1, ..job }, &mut screened).unwrap();
         assert!(
             screened.probes.iter().all(|found| matches!(found.coverage, Coverage::AtMost(_))),
-            "{arithmetic:?}"
+            "{scan:?}"
         );
     }
 }
