@@ -277,6 +277,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_by
     }
 }
 
+// Rounds after which notes are put on the lists: so few that there is room for them, as a rule.
+#define NOTED_ROUNDS 4
+
 // All rows whose score may reach the cut of a probe: v + e >= cut.
 // The score on the lists is v.
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_bytes(
@@ -295,7 +298,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
     const uint first_row)        // the gallery's number of the first row here
 {
     __local uint shared[GROUP_ITEMS * 6];
+    __local staged_t staged;
+    const lists_t lists = { skip_offsets, skip_ranges, counts, found, first_row };
     const place_t place = place_of(shared);
+    begin_notes(&staged);
     HOLD_PROBES(held)
     const uint warps = get_num_groups(0) * ROW_WARPS;
     const uint warp = get_group_id(0) * ROW_WARPS + place.row_warp;
@@ -346,11 +352,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
                         const float product = beside.scale[panel][half_of] * SUM_OF(sums[panel][tile][half_of * 2 + side]);
                         if (fma(product, scales[tile][side], beside.edge[panel][half_of]) >= cut[tile][side]) {
                             const float score = fma(product, scales[tile][side], middle);
-                            note(column + tile * 8 + side, row, score, skip_offsets, skip_ranges, first_row, counts, found);
+                            note(&staged, lists, column + tile * 8 + side, row, score);
                         }
                     }
                 }
             }
         }
+        if (round % NOTED_ROUNDS == NOTED_ROUNDS - 1) {
+            put_notes(&staged, lists);
+        }
     }
+    put_notes(&staged, lists);
 }

@@ -24,49 +24,70 @@
 #define DEPTH 16
 #endif
 
-#define SIDE 128
+// Work-items of a group over the probes, and over the rows; each has 8 of either.
+#ifndef ACROSS
 #define ACROSS 16
-#define GROUP_ITEMS (ACROSS * ACROSS)
+#endif
+#ifndef DOWN
+#define DOWN 16
+#endif
+
+#define GROUP_ITEMS (ACROSS * DOWN)
+#define ROWS (DOWN * 8)
+#define PROBES (ACROSS * 8)
 // Four more than needed, so that the rows of a piece do not fall on the same banks.
-#define PITCH (SIDE + 4)
+#define ROW_PITCH (ROWS + 4)
+#define PROBE_PITCH (PROBES + 4)
 // float4s of a row's piece, and how many of them a work-item fetches.
 #define QUADS (DEPTH / 4)
-#define FETCHES (SIDE * QUADS / GROUP_ITEMS)
+#define ROW_FETCHES (ROWS * QUADS / GROUP_ITEMS)
+#define PROBE_FETCHES (PROBES * QUADS / GROUP_ITEMS)
 
 #if DIM % 16 != 0
 #error "DIM must be a multiple of 16"
 #endif
 
 // Fetches a work-item's share of a piece; vectors beyond `count` are zero.
-void fetch(float4 into[FETCHES], __global const float4 *const vectors, const uint first, const uint count, const uint component)
+void fetch(
+    float4 *const into,
+    const uint fetches,
+    __global const float4 *const vectors,
+    const uint first,
+    const uint count,
+    const uint component)
 {
     #pragma unroll
-    for (uint i = 0; i < FETCHES; ++i) {
+    for (uint i = 0; i < fetches; ++i) {
         const uint place = get_local_id(0) + i * GROUP_ITEMS;
         const uint vector = first + place / QUADS;
         into[i] = vector < count ? vectors[(size_t)vector * (DIM / 4) + component / 4 + place % QUADS] : (float4)(0.0f);
     }
 }
 
-void lay_down(__local float4 *const quads, const float4 from[FETCHES])
+void lay_down(__local float4 *const quads, const uint pitch, const float4 *const from, const uint fetches)
 {
     __local float *const piece = (__local float *)quads;
     #pragma unroll
-    for (uint i = 0; i < FETCHES; ++i) {
+    for (uint i = 0; i < fetches; ++i) {
         const uint place = get_local_id(0) + i * GROUP_ITEMS;
-        __local float *const at = piece + place % QUADS * 4 * PITCH + place / QUADS;
+        __local float *const at = piece + place % QUADS * 4 * pitch + place / QUADS;
         at[0] = from[i].x;
-        at[PITCH] = from[i].y;
-        at[2 * PITCH] = from[i].z;
-        at[3 * PITCH] = from[i].w;
+        at[pitch] = from[i].y;
+        at[2 * pitch] = from[i].z;
+        at[3 * pitch] = from[i].w;
     }
 }
+
+// Local memory of a group: two pieces of either kind, so that one is laid down while the other may still be read.
+typedef struct {
+    float4 rows[2][DEPTH * ROW_PITCH / 4];
+    float4 probes[2][DEPTH * PROBE_PITCH / 4];
+} pieces_t;
 
 // The sums of a work-item: sums[row][probe], each row's probes as two float4s.
 void multiply_tile(
     float4 sums[8][2],
-    __local float4 *const row_piece,
-    __local float4 *const probe_piece,
+    __local pieces_t *const pieces,
     __global const float4 *const rows,
     const uint first_row,
     const uint row_count,
@@ -81,25 +102,27 @@ void multiply_tile(
         sums[i][0] = (float4)(0.0f);
         sums[i][1] = (float4)(0.0f);
     }
-    float4 next_rows[FETCHES];
-    float4 next_probes[FETCHES];
-    fetch(next_rows, rows, first_row, row_count, 0);
-    fetch(next_probes, probes, first_probe, probe_count, 0);
+    float4 next_rows[ROW_FETCHES];
+    float4 next_probes[PROBE_FETCHES];
+    fetch(next_rows, ROW_FETCHES, rows, first_row, row_count, 0);
+    fetch(next_probes, PROBE_FETCHES, probes, first_probe, probe_count, 0);
     for (uint component = 0; component < DIM; component += DEPTH) {
-        lay_down(row_piece, next_rows);
-        lay_down(probe_piece, next_probes);
+        __local float4 *const row_piece = pieces->rows[component / DEPTH % 2];
+        __local float4 *const probe_piece = pieces->probes[component / DEPTH % 2];
+        lay_down(row_piece, ROW_PITCH, next_rows, ROW_FETCHES);
+        lay_down(probe_piece, PROBE_PITCH, next_probes, PROBE_FETCHES);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (component + DEPTH < DIM) {
-            fetch(next_rows, rows, first_row, row_count, component + DEPTH);
-            fetch(next_probes, probes, first_probe, probe_count, component + DEPTH);
+            fetch(next_rows, ROW_FETCHES, rows, first_row, row_count, component + DEPTH);
+            fetch(next_probes, PROBE_FETCHES, probes, first_probe, probe_count, component + DEPTH);
         }
         // All unrolled, the sums and what is fetched ahead for them would take too many registers.
         #pragma unroll 4
         for (uint i = 0; i < DEPTH; ++i) {
-            const float4 r0 = row_piece[i * (PITCH / 4) + y];
-            const float4 r1 = row_piece[i * (PITCH / 4) + y + 16];
-            const float4 p0 = probe_piece[i * (PITCH / 4) + x];
-            const float4 p1 = probe_piece[i * (PITCH / 4) + x + 16];
+            const float4 r0 = row_piece[i * (ROW_PITCH / 4) + y];
+            const float4 r1 = row_piece[i * (ROW_PITCH / 4) + y + DOWN];
+            const float4 p0 = probe_piece[i * (PROBE_PITCH / 4) + x];
+            const float4 p1 = probe_piece[i * (PROBE_PITCH / 4) + x + ACROSS];
             sums[0][0] += r0.x * p0; sums[0][1] += r0.x * p1;
             sums[1][0] += r0.y * p0; sums[1][1] += r0.y * p1;
             sums[2][0] += r0.z * p0; sums[2][1] += r0.z * p1;
@@ -109,19 +132,20 @@ void multiply_tile(
             sums[6][0] += r1.z * p0; sums[6][1] += r1.z * p1;
             sums[7][0] += r1.w * p0; sums[7][1] += r1.w * p1;
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
     }
+    // The next tile lays its first pieces where the last ones of this may still be read.
+    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 // The work-item's row and probe of a place in its sums.
 uint row_at(const uint i)
 {
-    return get_local_id(0) / ACROSS * 4 + i / 4 * 64 + i % 4;
+    return get_local_id(0) / ACROSS * 4 + i / 4 * (DOWN * 4) + i % 4;
 }
 
 uint probe_at(const uint i)
 {
-    return get_local_id(0) % ACROSS * 4 + i / 4 * 64 + i % 4;
+    return get_local_id(0) % ACROSS * 4 + i / 4 * (ACROSS * 4) + i % 4;
 }
 
 float of_four(const float4 values, const uint i)
@@ -146,21 +170,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
     const uint stride,
     const uint rounds)
 {
-    __local float4 row_piece[DEPTH * PITCH / 4];
-    __local float4 probe_piece[DEPTH * PITCH / 4];
-    const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
+    __local pieces_t pieces;
+    const uint probe_sets = (probe_count + PROBES - 1) / PROBES;
     const uint group = get_group_id(0) / probe_sets;
     const uint groups = get_num_groups(0) / probe_sets;
-    const uint probe_start = get_group_id(0) % probe_sets * SIDE;
+    const uint probe_start = get_group_id(0) % probe_sets * PROBES;
     float best[8];
     #pragma unroll
     for (uint column = 0; column < 8; ++column) {
         best[column] = -INFINITY;
     }
     for (uint round = 0; round < rounds; ++round) {
-        const uint row_start = (round * groups + group) * stride * SIDE;
+        const uint row_start = (round * groups + group) * stride * ROWS;
         float4 sums[8][2];
-        multiply_tile(sums, row_piece, probe_piece, rows, row_start, row_count, probes, probe_start, probe_count);
+        multiply_tile(sums, &pieces, rows, row_start, row_count, probes, probe_start, probe_count);
         #pragma unroll
         for (uint column = 0; column < 8; ++column) {
             const uint probe = probe_start + probe_at(column);
@@ -179,7 +202,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
     for (uint column = 0; column < 8; ++column) {
         const uint probe = probe_start + probe_at(column);
         if (probe < probe_count) {
-            maxima[((size_t)probe * groups + group) * ACROSS + get_local_id(0) / ACROSS] = best[column];
+            maxima[((size_t)probe * groups + group) * DOWN + get_local_id(0) / ACROSS] = best[column];
         }
     }
 }
@@ -198,13 +221,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_f
     const uint probe_count,
     const uint first_row)        // the gallery's number of the first row here
 {
-    __local float4 row_piece[DEPTH * PITCH / 4];
-    __local float4 probe_piece[DEPTH * PITCH / 4];
-    const uint probe_sets = (probe_count + SIDE - 1) / SIDE;
-    const uint row_start = get_group_id(0) / probe_sets * SIDE;
-    const uint probe_start = get_group_id(0) % probe_sets * SIDE;
+    __local staged_t staged;
+    const lists_t lists = { skip_offsets, skip_ranges, counts, found, first_row };
+    begin_notes(&staged);
+    __local pieces_t pieces;
+    const uint probe_sets = (probe_count + PROBES - 1) / PROBES;
+    const uint row_start = get_group_id(0) / probe_sets * ROWS;
+    const uint probe_start = get_group_id(0) % probe_sets * PROBES;
     float4 sums[8][2];
-    multiply_tile(sums, row_piece, probe_piece, rows, row_start, row_count, probes, probe_start, probe_count);
+    multiply_tile(sums, &pieces, rows, row_start, row_count, probes, probe_start, probe_count);
     #pragma unroll
     for (uint column = 0; column < 8; ++column) {
         const uint probe = probe_start + probe_at(column);
@@ -223,8 +248,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_f
             const float score = of_four(sums[line][column / 4], column % 4);
             const uint row = row_start + row_at(line);
             if (!(score < cut) && row < row_count) {
-                note(probe, row, score, skip_offsets, skip_ranges, first_row, counts, found);
+                note(&staged, lists, probe, row, score);
             }
         }
     }
+    put_notes(&staged, lists);
 }

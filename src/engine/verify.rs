@@ -114,13 +114,10 @@ fn accept(snapshot: &Snapshot, question: Question<'_>, found: &mut Candidates, v
         verdict.scorer.take(question.probe);
         let place = (last.row / LISTS_A_SAMPLE) as usize % found.rows.len();
         score(snapshot, (&found.rows[place..=place], found.bound), verdict);
-        verdict.scored.clear();
     }
     let taken = |one: &Candidate| Ranked { row: one.row, score: one.raw, raw: Some(one.raw) };
-    verdict.scored.extend(found.rows.iter().map(taken));
-    keep_first(snapshot, &mut verdict.scored, question.k);
-    verdict.ranked = verdict.scored.clone();
-    verdict.scored.shrink_to(KEPT_CANDIDATES);
+    verdict.ranked = found.rows.iter().map(taken).collect();
+    keep_first(snapshot, &mut verdict.ranked, question.k);
     let eligible = snapshot.matrix().rows() - question.skip.len();
     verdict.certified = verdict.bound_violations == 0 && verdict.ranked.len() == question.k.min(eligible);
 }

@@ -383,6 +383,13 @@ impl Device {
         Ok(())
     }
 
+    /// Has the device begin with the commands so far, while others are being prepared.
+    pub(in crate::backend::opencl) fn flush(&self) -> Result<(), BackendError> {
+        // SAFETY: the queue is alive.
+        let status = unsafe { ffi::clFlush(self.queue.0) };
+        Failure::check("clFlush", status).map_err(|failure| self.failed(failure))
+    }
+
     /// Compiles `source` and takes its function `name`; the `Err` is for people: the driver's answer, and the build log.
     pub(in crate::backend::opencl) fn compile(
         &self,

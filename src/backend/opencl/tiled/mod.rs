@@ -88,6 +88,7 @@ pub(super) fn screen(
         let k = asks.iter().map(|ask| ask.k).max().unwrap_or(1);
         let mut pass = Pass::new(engine, rows, bytes, Question { arithmetic, probes: range.len(), k })?;
         pass.begin(engine)?;
+        engine.device.flush()?;
         if let Some(bytes) = bytes {
             pass.norm = bytes.norm_above(range.clone().map(|probe| job.probes.row(probe)));
         }
@@ -96,6 +97,7 @@ pub(super) fn screen(
         for (place, chunk) in rows.chunks().iter().enumerate() {
             rows.on_device(&engine.device, chunk)?;
             pass.cut(engine, place)?;
+            engine.device.flush()?;
             for left in (0..RESCANS).rev() {
                 pass.collect(engine, place)?;
                 let answers = engine.memory.answers.get(&engine.device, range.len() * words)?;
@@ -306,28 +308,26 @@ fn slack(stride: usize) -> f32 {
 
 /// Adds one chunk's answer for one probe to what was found; how many row numbers in it do not exist.
 fn take(answer: &[u64], skip: &RowSet, chunk: &std::ops::Range<usize>, found: &mut Candidates) -> u64 {
-    let mut invalid = 0;
     let whole = answer[0] != NOT_WHOLE && answer[0] < answer.len() as u64;
-    let mut sound = whole;
-    let count = if whole { answer[0] as usize } else { 0 };
-    let mut before = u64::MAX;
-    for &entry in &answer[1..=count] {
-        let (row, raw) = (!(entry as u32), score_of((entry >> 32) as u32));
-        if !chunk.contains(&(row as usize)) {
-            invalid += 1;
-            sound = false;
-        } else if skip.contains(row) || entry >= before || !raw.is_finite() {
-            sound = false;
-        } else {
-            found.rows.push(Candidate { row, raw });
-        }
-        before = entry;
+    let entries = if whole { &answer[1..=answer[0] as usize] } else { &[] };
+    let candidate = |entry: &u64| Candidate { row: !(*entry as u32), raw: score_of((entry >> 32) as u32) };
+    let held = found.rows.len();
+    found.rows.extend(entries.iter().map(candidate));
+    let rows = &found.rows[held..];
+    let invalid = rows.iter().filter(|one| !chunk.contains(&(one.row as usize))).count();
+    let sound = whole
+        && invalid == 0
+        && entries.windows(2).all(|pair| pair[0] > pair[1])
+        && rows.iter().all(|one| one.raw.is_finite())
+        && (skip.is_empty() || !rows.iter().any(|one| skip.contains(one.row)));
+    if !sound {
+        found.rows.truncate(held);
     }
     // Each chunk makes its own claim; the first one's stands where all make it.
     let first = chunk.start == 0;
     let claimed = first || found.coverage == Coverage::Exact;
     found.coverage = if sound && claimed { Coverage::Exact } else { Coverage::Unknown };
-    invalid
+    invalid as u64
 }
 
 /// The score of a key, as `rank.cl` makes them.
