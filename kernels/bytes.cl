@@ -287,7 +287,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
     __global const float4 *restrict numbers,
     __global const uint2 *restrict probe_codes,
     __global const float4 *probe_numbers,
-    __global const float *cuts,
+    __global const float2 *cuts,
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
     __global uint *counts,
@@ -313,7 +313,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
         for (uint side = 0; side < 2; ++side) {
             const uint probe = column + tile * 8 + side;
             scales[tile][side] = probe_numbers[probe].x;
-            cut[tile][side] = probe < probe_count ? cuts[probe] : INFINITY;
+            cut[tile][side] = probe < probe_count ? cuts[probe].x : INFINITY;
         }
     }
     // As many rounds for every warp, since the stand-in waits for all of a group.

@@ -44,14 +44,19 @@
 #define ERROR_OF_PROBE(probe) (probe_numbers[probe].y)
 #endif
 
-// cut = the k-th highest of the sample's lower ends, D lower: what a row reaches whose real score equals it. At least what it was:
-// rows scanned before count too. The lower ends are moved to local memory as keys; -INFINITY stands for no row.
+//   cuts     float2[probe_count]: { what a row must reach to be noted, what every row of the answer reaches for certain }
+//
+// The second of them is the k-th highest of the sample's lower ends, D lower: what a row reaches whose real score equals it. Far fewer
+// rows reach the `guess`-th highest (guess <= k), and it is most unlikely that fewer than k of all rows do: so that is what is asked of
+// rows, and afterwards `choose` sees whether it was too much. Either is at least what was certain before: rows scanned before count too.
+// The lower ends are moved to local memory as keys; -INFINITY stands for no row.
 __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void set_cuts(
     __global const float *maxima,          // [probe_count][maximum_count]
     __global const float4 *probe_numbers,
-    __global float *cuts,                  // [probe_count]
+    __global float2 *cuts,
     const uint maximum_count,              // at most CAPACITY
-    const uint k)
+    const uint k,
+    const uint guess)
 {
     __local uint keys[CAPACITY];
     __local rank_t rank;
@@ -61,22 +66,26 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void set_cuts(
         keys[i] = key_of(maxima[(size_t)probe * maximum_count + i]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float cut = -INFINITY;
+    float certain = cuts[probe].y;
+    float guessed = certain;
     if (maximum_count >= k) {
-        cut = value_of(kth_key(keys, maximum_count, k, 8, &rank)) - 2.0f * ERROR_OF_PROBE(probe);
+        const float off = 2.0f * ERROR_OF_PROBE(probe);
+        certain = fmax(certain, value_of(kth_key(keys, maximum_count, k, 8, &rank)) - off);
+        guessed = fmax(certain, value_of(kth_key(keys, maximum_count, guess, 8, &rank)) - off);
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0) {
-        cuts[probe] = fmax(cuts[probe], cut);
+        cuts[probe] = (float2)(guessed, certain);
     }
 }
 
 // Before a scan: no row is found yet, and every row may matter.
-__kernel void begin_scan(__global uint *counts, __global float *cuts, const uint probe_count)
+__kernel void begin_scan(__global uint *counts, __global float2 *cuts, const uint probe_count)
 {
     const uint probe = get_global_id(0);
     if (probe < probe_count) {
         counts[probe] = 0;
-        cuts[probe] = -INFINITY;
+        cuts[probe] = (float2)(-INFINITY, -INFINITY);
     }
 }
 
@@ -87,7 +96,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __global const float4 *probe_numbers,
     __global uint *counts,                 // 0 again afterwards
     __global const uint2 *found,
-    __global float *cuts,                  // higher afterwards: where a list was not whole, the next one is shorter
+    __global float2 *cuts,                 // afterwards what is certain by now, twice: for the next list, where this one did not do
     __global ulong *answers,
     const float norm,                      // at least |q - m| of every probe
     const uint k,                          // at most ANSWERS
@@ -119,15 +128,17 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
         keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float cut = cuts[probe];
+    const float2 cut_before = cuts[probe];
+    float cut = cut_before.y;
     if (held >= k) {
         cut = fmax(cut, value_of(kth_key(keys, held, k, 8, &rank)) - 2.0f * ERROR_OF_PROBE(probe));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0) {
-        cuts[probe] = cut;
+        cuts[probe] = (float2)(cut, cut);
     }
-    if (count > CAPACITY) {
+    // Rows that reach what is certain must all have been noted.
+    if (count > CAPACITY || cut < cut_before.x) {
         if (item == 0) {
             answer[0] = NOT_WHOLE;
         }

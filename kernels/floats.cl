@@ -211,7 +211,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
 __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_floats(
     __global const float4 *restrict rows,
     __global const float4 *restrict probes,
-    __global const float *cuts,
+    __global const float2 *cuts,
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
     __global uint *counts,
@@ -233,7 +233,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_f
     #pragma unroll
     for (uint column = 0; column < 8; ++column) {
         const uint probe = probe_start + probe_at(column);
-        const float cut = (probe < probe_count ? cuts[probe] : INFINITY) - error;
+        const float cut = (probe < probe_count ? cuts[probe].x : INFINITY) - error;
         // One branch for all rows: few reach the cut, and what is done with one is long. Negated, so that NaN is found as well.
         bool any = false;
         #pragma unroll

@@ -144,7 +144,7 @@ __kernel __attribute__((reqd_work_group_size(PROBE_ITEMS, 1, 1))) void quantize_
     __global char *codes,
     __global float4 *numbers,
     __global uint *counts,            // [probe_count]: no row is found yet,
-    __global float *cuts,             // [probe_count]: and every row may matter
+    __global float2 *cuts,            // [probe_count]: and every row may matter
     const float slack,                // what the roundings of a score may add up to
     const uint probe_count)
 {
@@ -183,7 +183,7 @@ __kernel __attribute__((reqd_work_group_size(PROBE_ITEMS, 1, 1))) void quantize_
         numbers[probe] = there ? (float4)(scale, off, 0.0f, 0.0f) : (float4)(0.0f);
         if (there) {
             counts[probe] = 0;
-            cuts[probe] = -INFINITY;
+            cuts[probe] = (float2)(-INFINITY, -INFINITY);
         }
     }
 }

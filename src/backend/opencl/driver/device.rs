@@ -519,6 +519,12 @@ impl Event {
         self.time(ffi::CL_PROFILING_COMMAND_END).saturating_sub(self.time(ffi::CL_PROFILING_COMMAND_START))
     }
 
+    /// When the command was put into the queue, began and ended, in nanoseconds of the driver's clock; 0 where it does not say.
+    pub(in crate::backend::opencl) fn times_ns(&self) -> [u64; 3] {
+        [ffi::CL_PROFILING_COMMAND_QUEUED, ffi::CL_PROFILING_COMMAND_START, ffi::CL_PROFILING_COMMAND_END]
+            .map(|what| self.time(what))
+    }
+
     fn time(&self, what: ffi::cl_profiling_info) -> u64 {
         let mut time = 0_u64;
         // SAFETY: the event is alive; `time` is as large as stated.

@@ -199,6 +199,8 @@ pub(super) struct Sample {
     pub(super) range: Range,
     /// Best scores that each probe gets.
     pub(super) maxima: usize,
+    /// More of the sample than this, from the top, hardly ever belong to the first k of all rows.
+    pub(super) guess: usize,
 }
 
 /// The rows and probes of a launch.
@@ -241,7 +243,9 @@ impl Work {
         let groups = units.max((self.units / self.probe_groups()).max(1)).min(most);
         let rounds = sampled.div_ceil(groups * unit_groups * unit_rows).max(1);
         let sets = self.rows.div_ceil(unit_rows);
+        let share = (groups * unit_groups * rounds * unit_rows) as f64 / self.rows as f64;
         Some(Sample {
+            guess: guess(k, share),
             stride: (sets / (groups * unit_groups * rounds)).max(1),
             rounds,
             range: self.range(groups),
@@ -273,6 +277,13 @@ impl Work {
             }
         }
     }
+}
+
+/// Of a `share` of the rows that holds `k * share` of the first k on average, as many as it holds once in a million times: five
+/// standard deviations more, and five for the skew of small numbers.
+fn guess(k: usize, share: f64) -> usize {
+    let mean = k as f64 * share.min(1.0);
+    k.min((mean + 5.0 * mean.sqrt() + 5.0).ceil() as usize)
 }
 
 /// One work-group of ranking a probe.

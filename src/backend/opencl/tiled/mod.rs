@@ -152,7 +152,7 @@ impl<'a> Pass<'a> {
         let shape = Shape::new(probes);
         let stride = rows.matrix().stride();
         let Engine { device, memory, .. } = engine;
-        memory.cuts.size(device, probes)?;
+        memory.cuts.size(device, probes * 2)?;
         memory.counts.size(device, probes)?;
         memory.found.size(device, probes * CAPACITY)?;
         memory.maxima.size(device, probes * CAPACITY)?;
@@ -193,7 +193,8 @@ impl<'a> Pass<'a> {
     /// Raises the cuts by a sample of a chunk, where that is worth it.
     fn cut(&mut self, engine: &mut Engine, place: usize) -> Result<(), BackendError> {
         let k = self.question.k;
-        let Some(Sample { stride, rounds, range, maxima }) = self.work(&engine.device, place).sample(k)
+        let Some(Sample { stride, rounds, range, maxima, guess }) =
+            self.work(&engine.device, place).sample(k)
         else {
             return Ok(());
         };
@@ -209,6 +210,8 @@ impl<'a> Pass<'a> {
             memory.cuts.arg(),
             Arg::U32(maxima as u32),
             Arg::U32(k as u32),
+            // Rows of other chunks have been scanned before: what they prove is no guess.
+            Arg::U32(if place == 0 { guess } else { k } as u32),
         ];
         let range = rank_range(self.question.probes);
         self.launch(&engine.device, &mut engine.programs, Role::SetCuts, &args, range)
@@ -276,9 +279,14 @@ impl<'a> Pass<'a> {
     /// How long choosing took on the device. All that was launched is over.
     fn chosen_ns(&self) -> u64 {
         if tracing::enabled!(tracing::Level::TRACE) {
-            let micros = |(role, event): &(Role, Event)| format!("{role:?} {}", event.elapsed_ns() / 1000);
+            let first = self.launched.first().map_or(0, |(_, event)| event.times_ns()[0]);
+            let micros = |(role, event): &(Role, Event)| {
+                let [queued, begun, over] = event.times_ns().map(|time| time.saturating_sub(first) / 1000);
+                format!("{role:?} {queued}/{begun}-{over}")
+            };
             let launched: Vec<String> = self.launched.iter().map(micros).collect();
-            tracing::trace!(probes = self.question.probes, microseconds = launched.join(", "), "tiled scan");
+            let probes = self.question.probes;
+            tracing::trace!(probes, microseconds = launched.join(", "), "tiled scan: queued/begun-over");
         }
         let choosing = |(role, _): &&(Role, Event)| matches!(role, Role::SetCuts | Role::Choose);
         self.launched.iter().filter(choosing).map(|(_, event)| event.elapsed_ns()).sum()
