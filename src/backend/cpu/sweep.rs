@@ -27,11 +27,20 @@ const MERGED_ALONE: usize = 16;
 pub(super) struct Lane {
     /// One a probe.
     pub(super) selectors: Vec<Selector>,
-    /// What a row must reach, one a probe.
-    pub(super) cuts: Vec<f32>,
+    pub(super) cuts: Cuts,
     pub(super) hits: Vec<Hit>,
+    /// What the outline lets pass.
+    pub(super) passed: Vec<Hit>,
     /// Scores of a block of rows.
     pub(super) scores: Vec<f32>,
+}
+
+/// What a kernel's upper end must reach, one a probe.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    pub(super) whole: Vec<f32>,
+    /// Where only rows' outlines are scored.
+    pub(super) outline: Vec<f32>,
 }
 
 /// A floor that all threads may read and raise.

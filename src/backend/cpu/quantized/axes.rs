@@ -1,0 +1,176 @@
+//! The few directions in which a gallery's rows differ most.
+//!
+//! Found by orthogonal iteration (Golub and Van Loan, *Matrix Computations*, section 8.2.4) on a sample of the rows: what does most under
+//! the rows' covariance prevails when it is applied again and again. Nothing is owed to how well they are found but speed: a proof
+//! needs only that together they lengthen no vector, and that is tested.
+
+use rayon::prelude::*;
+
+use crate::backend::cpu::multiply::{View, multiply};
+use crate::domain::Matrix;
+
+/// Rows looked at, at most.
+const SAMPLE: usize = 4096;
+
+/// Rows that one task multiplies.
+const TASK_ROWS: usize = 256;
+
+/// How often the covariance is applied: by then the plane found holds nearly as much as the best one.
+const ROUNDS: usize = 5;
+
+/// Length of each axis: less than 1 by more than rounding to `f32` and what is left of angles between axes can make up for.
+const LENGTH: f64 = 1.0 - 1e-4;
+
+/// Axes that lengthen no vector: with them as columns of `V`, `|V' x| <= |x|` for every `x`.
+#[derive(Debug)]
+pub(super) struct Axes {
+    /// `[axis][component]`.
+    values: Vec<f32>,
+    count: usize,
+}
+
+impl Axes {
+    /// The `count` axes along which rows differ most from `centre`, and how much of the sum of squares of a sample lies along
+    /// them, 0 to 1; on the threads of the current pool. Nothing where no such axes could be made.
+    pub(super) fn find(rows: &Matrix, centre: &[f32], count: usize) -> Option<(Self, f64)> {
+        let dim = rows.dim();
+        let sample = sample(rows, centre);
+        let squares = |values: &[f32]| values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+        let whole: f64 = sample.iter().map(|block| squares(block)).sum();
+        let mut axes = Self { values: Vec::new(), count };
+        let mut next = beginning(count, dim);
+        let mut along = 0.0;
+        for _ in 0..ROUNDS {
+            axes.values = orthogonal(&mut next, dim)?;
+            // `S' S V`, task by task and added in order, so that the same rows give the same axes.
+            let parts: Vec<(Vec<f32>, f64)> = sample.par_iter().map(|block| {
+                let shadows = axes.project(View::new(block, block.len() / dim, dim));
+                let mut part = vec![0.0; count * dim];
+                let shadows_view = View::new(&shadows, block.len() / dim, count);
+                multiply(shadows_view.transposed(), View::new(block, block.len() / dim, dim), &mut part);
+                (part, squares(&shadows))
+            }).collect();
+            next.fill(0.0);
+            along = 0.0;
+            for (part, squares) in parts {
+                next.iter_mut().zip(part).for_each(|(sum, value)| *sum += f64::from(value));
+                along += squares;
+            }
+        }
+        (whole > 0.0 && axes.lengthens_nothing()).then_some((axes, along / whole))
+    }
+
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Components of each.
+    #[cfg(test)]
+    pub(super) fn dim(&self) -> usize {
+        self.values.len() / self.count
+    }
+
+    /// `f32[vectors, axes]`: how far each vector reaches along each axis.
+    pub(super) fn project(&self, vectors: View<'_>) -> Vec<f32> {
+        let mut shadows = vec![0.0; vectors.rows() * self.count];
+        self.project_into(vectors, &mut shadows);
+        shadows
+    }
+
+    /// As [`project`](Self::project).
+    pub(super) fn project_into(&self, vectors: View<'_>, shadows: &mut [f32]) {
+        let dim = self.values.len() / self.count;
+        multiply(vectors, View::new(&self.values, self.count, dim).transposed(), shadows);
+    }
+
+    /// Whether `|V' x| <= |x|` for every `x`: `|V' V - c I| + c <= 1` in the norm of Frobenius, which is no less than the spectral one. What
+    /// `f64` may err here is a thousandth of what is asked for.
+    fn lengthens_nothing(&self) -> bool {
+        let dim = self.values.len() / self.count;
+        let kept = LENGTH * LENGTH;
+        let mut off = 0.0;
+        for (place, axis) in self.values.chunks_exact(dim).enumerate() {
+            for (other_place, other) in self.values.chunks_exact(dim).enumerate() {
+                let wanted = if place == other_place { kept } else { 0.0 };
+                let product: f64 = axis.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                off += (product - wanted).powi(2);
+            }
+        }
+        off.sqrt() * (1.0 + 1e-3) + kept <= 1.0
+    }
+}
+
+/// Some rows less the centre, in blocks; the same ones for the same number of rows, and in no rhythm that a gallery's order might have.
+fn sample(rows: &Matrix, centre: &[f32]) -> Vec<Vec<f32>> {
+    let taken = rows.rows().min(SAMPLE);
+    let row_of = |place: usize| {
+        if taken == rows.rows() {
+            place
+        } else {
+            // Multiples of the golden ratio, less the whole, lie evenly between 0 and 1.
+            let fraction = (place as f64 * 0.618_033_988_749_894_9).fract();
+            (fraction * rows.rows() as f64) as usize
+        }
+    };
+    let block = |first: usize| {
+        let places = first..taken.min(first + TASK_ROWS);
+        places.flat_map(|place| rows.row(row_of(place)).iter().zip(centre).map(|(value, centre)| value - centre)).collect()
+    };
+    (0..taken).step_by(TASK_ROWS).map(block).collect()
+}
+
+/// Directions to begin with, `[axis][component]`: any that are not all at right angles to what is sought.
+fn beginning(count: usize, dim: usize) -> Vec<f64> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / f64::from(1_u32 << 30) - 1.0
+    };
+    (0..count * dim).map(|_| next()).collect()
+}
+
+/// Orthogonal axes of [`LENGTH`] that span what the given ones do (Gram and Schmidt, twice, since once leaves angles); what depends on
+/// those before it gives place to a direction of its own. `None` if there are not so many directions.
+fn orthogonal(directions: &mut [f64], dim: usize) -> Option<Vec<f32>> {
+    let count = directions.len() / dim;
+    let mut spare = 0;
+    for place in 0..count {
+        let (before, rest) = directions.split_at_mut(place * dim);
+        let axis = &mut rest[..dim];
+        loop {
+            let length = norm(axis);
+            // What is left of a direction that depends on others is noise.
+            let mut left = 0.0;
+            if length > 0.0 {
+                axis.iter_mut().for_each(|value| *value /= length);
+                left = 1.0;
+                for _ in 0..2 {
+                    for other in before.chunks_exact(dim) {
+                        let along: f64 = axis.iter().zip(other).map(|(a, b)| a * b).sum();
+                        axis.iter_mut().zip(other).for_each(|(value, other)| *value -= along * other);
+                    }
+                    let norm = norm(axis);
+                    left *= norm;
+                    if norm > 0.0 {
+                        axis.iter_mut().for_each(|value| *value /= norm);
+                    }
+                }
+            }
+            if left > 1e-6 {
+                break;
+            }
+            if spare == dim {
+                return None;
+            }
+            axis.fill(0.0);
+            axis[spare] = 1.0;
+            spare += 1;
+        }
+    }
+    Some(directions.iter().map(|value| (value * LENGTH) as f32).collect())
+}
+
+fn norm(values: &[f64]) -> f64 {
+    values.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
