@@ -33,6 +33,9 @@ pub(super) struct Lane {
     pub(super) passed: Vec<Hit>,
     /// Scores of a block of rows.
     pub(super) scores: Vec<f32>,
+    /// Pairs of panel and probe that the outline has settled, ever.
+    #[cfg(test)]
+    pub(super) settled: usize,
 }
 
 /// What a kernel's upper end must reach, one a probe.
@@ -102,6 +105,12 @@ impl Sweep {
 
     pub(super) fn pool(&self) -> &ThreadPool {
         &self.pool
+    }
+
+    /// Pairs of panel and probe that an outline has settled, ever.
+    #[cfg(test)]
+    pub(super) fn settled(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.read().unwrap().settled).sum()
     }
 
     /// Makes ready for a scan of probes that want these.

@@ -43,13 +43,16 @@ impl Axes {
         for _ in 0..ROUNDS {
             axes.values = orthogonal(&mut next, dim)?;
             // `S' S V`, task by task and added in order, so that the same rows give the same axes.
-            let parts: Vec<(Vec<f32>, f64)> = sample.par_iter().map(|block| {
-                let shadows = axes.project(View::new(block, block.len() / dim, dim));
-                let mut part = vec![0.0; count * dim];
-                let shadows_view = View::new(&shadows, block.len() / dim, count);
-                multiply(shadows_view.transposed(), View::new(block, block.len() / dim, dim), &mut part);
-                (part, squares(&shadows))
-            }).collect();
+            let parts: Vec<(Vec<f32>, f64)> = sample
+                .par_iter()
+                .map(|block| {
+                    let shadows = axes.project(View::new(block, block.len() / dim, dim));
+                    let mut part = vec![0.0; count * dim];
+                    let shadows_view = View::new(&shadows, block.len() / dim, count);
+                    multiply(shadows_view.transposed(), View::new(block, block.len() / dim, dim), &mut part);
+                    (part, squares(&shadows))
+                })
+                .collect();
             next.fill(0.0);
             along = 0.0;
             for (part, squares) in parts {
@@ -115,7 +118,11 @@ fn sample(rows: &Matrix, centre: &[f32]) -> Vec<Vec<f32>> {
     };
     let block = |first: usize| {
         let places = first..taken.min(first + TASK_ROWS);
-        places.flat_map(|place| rows.row(row_of(place)).iter().zip(centre).map(|(value, centre)| value - centre)).collect()
+        places
+            .flat_map(|place| {
+                rows.row(row_of(place)).iter().zip(centre).map(|(value, centre)| value - centre)
+            })
+            .collect()
     };
     (0..taken).step_by(TASK_ROWS).map(block).collect()
 }
@@ -173,4 +180,81 @@ fn orthogonal(directions: &mut [f64], dim: usize) -> Option<Vec<f32>> {
 
 fn norm(values: &[f64]) -> f64 {
     values.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(seed: u64) -> impl FnMut() -> f32 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        }
+    }
+
+    /// Rows within a space of so many dimensions.
+    fn flat(rows: usize, dim: usize, dimensions: usize) -> Matrix {
+        let mut noise = noise(1);
+        let basis: Vec<Vec<f32>> = (0..dimensions).map(|_| (0..dim).map(|_| noise()).collect()).collect();
+        let rows: Vec<Vec<f32>> = (0..rows)
+            .map(|_| {
+                let mut row = vec![0.0; dim];
+                for axis in &basis {
+                    let along = noise();
+                    row.iter_mut().zip(axis).for_each(|(value, axis)| *value += along * axis);
+                }
+                row
+            })
+            .collect();
+        Matrix::from_rows(dim, rows.iter().map(Vec::as_slice))
+    }
+
+    #[test]
+    fn axes_hold_rows_that_lie_in_few_dimensions_and_lengthen_nothing() {
+        for (rows, dim, dimensions) in [(300, 80, 20), (5000, 80, 32), (10, 80, 3), (1, 40, 1)] {
+            let rows = flat(rows, dim, dimensions);
+            let (axes, along) = Axes::find(&rows, &vec![0.0; dim], 32).unwrap();
+            assert!(along > 0.999 && along < 1.0, "{along} {dimensions}");
+            assert!(axes.lengthens_nothing());
+            let mut noise = noise(9);
+            for _ in 0..50 {
+                let vector: Vec<f32> = (0..dim).map(|_| noise()).collect();
+                let shadow = axes.project(View::new(&vector, 1, dim));
+                let norm = |values: &[f32]| values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
+                assert!(norm(&shadow) <= norm(&vector));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_all_over_the_sphere_have_no_axes_that_hold_much() {
+        let dim = 256;
+        let mut noise = noise(5);
+        let rows: Vec<Vec<f32>> = (0..6000).map(|_| (0..dim).map(|_| noise()).collect()).collect();
+        let rows = Matrix::from_rows(dim, rows.iter().map(Vec::as_slice));
+        let (_, along) = Axes::find(&rows, &vec![0.0; dim], 32).unwrap();
+        assert!((0.125..0.25).contains(&along), "{along}");
+    }
+
+    #[test]
+    fn rows_all_at_the_centre_have_no_axes_and_neither_do_too_few_dimensions() {
+        let rows = Matrix::from_rows(50, [&[0.1; 50][..]; 7]);
+        assert!(Axes::find(&rows, &[0.1; 50], 32).is_none());
+        assert!(Axes::find(&flat(9, 20, 2), &[0.0; 20], 32).is_none());
+    }
+
+    #[test]
+    fn axes_that_lengthen_a_vector_are_found_out() {
+        let axis = |angle: f64| [angle.cos() * LENGTH, angle.sin() * LENGTH].map(|value| value as f32);
+        let right = std::f64::consts::FRAC_PI_2;
+        for (angle, length, good) in
+            [(right, 1.0, true), (right - 1e-5, 1.0, true), (right - 1e-3, 1.0, false), (right, 1.001, false)]
+        {
+            let second = axis(angle).map(|value| value * length);
+            let axes = Axes { values: [axis(0.0), second].concat(), count: 2 };
+            assert_eq!(axes.lengthens_nothing(), good, "{angle} {length}");
+        }
+    }
 }

@@ -34,6 +34,8 @@ mod outline;
 mod probes;
 mod rows;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
@@ -56,7 +58,8 @@ const CHUNK_PANELS: usize = 256;
 /// Probes that are worth a pass over the rows of their own: with fewer, reading rows would take as long as scoring them.
 const GROUP_PROBES: usize = 32;
 
-/// Panels of a chunk on which the outline is tried.
+/// Panels for which it is decided at once whether to use the outline, and the first of them, on which it is tried.
+const STRETCH_PANELS: usize = 128;
 const TRIAL_PANELS: usize = 8;
 
 /// The outline is used where at most one pair of panel and probe in so many passes it: scoring one by itself takes longer than in a tile.
@@ -129,15 +132,22 @@ impl Scan<'_> {
     }
 
     fn chunk(&self, panels: Range<usize>, probes: &Range<usize>, lane: &mut Lane) {
-        let mut next = panels.start;
-        if let Some(outline) = &self.outline {
-            let trial = next..panels.end.min(next + TRIAL_PANELS);
+        let Some(outline) = &self.outline else { return self.whole(panels, probes, lane) };
+        for first in panels.clone().step_by(STRETCH_PANELS) {
+            let end = panels.end.min(first + STRETCH_PANELS);
+            let trial = first..end.min(first + TRIAL_PANELS);
             let most = trial.len() * probes.len() / PAIRS_A_PASS;
-            next = self.in_outline(outline, trial.clone(), probes, (most, lane));
+            let mut next = self.in_outline(outline, trial.clone(), probes, (most, lane));
             if next == trial.end {
-                next = self.in_outline(outline, next..panels.end, probes, (usize::MAX, lane));
+                next = self.in_outline(outline, next..end, probes, (usize::MAX, lane));
             }
+            self.whole(next..end, probes, lane);
         }
+    }
+
+    /// Scans panels without looking at outlines.
+    fn whole(&self, panels: Range<usize>, probes: &Range<usize>, lane: &mut Lane) {
+        let mut next = panels.start;
         while next < panels.end {
             let tiles = self.probes.whole().tiles(probes, &lane.cuts.whole[probes.clone()]);
             next = self.kernel.scan(&self.panels, &tiles, next..panels.end, &mut lane.hits);
@@ -165,6 +175,10 @@ impl Scan<'_> {
             passed = passed.saturating_add(lane.passed.len());
             if passed > most {
                 return from;
+            }
+            #[cfg(test)]
+            {
+                lane.settled += (next - from) * probes.len() - lane.passed.len();
             }
             for passed in &lane.passed {
                 let (panel, probe) = (passed.panel as usize, probes.start + passed.probe as usize);

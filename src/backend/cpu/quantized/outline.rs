@@ -60,7 +60,8 @@ impl Outline {
         (along >= LEAST_ALONG).then(|| Self::along(axes, rows, centre, kernel))
     }
 
-    fn along(axes: Axes, rows: &Matrix, whole_centre: &[f32], kernel: &Kernel) -> Self {
+    /// Of any rows, along any axes.
+    pub(super) fn along(axes: Axes, rows: &Matrix, whole_centre: &[f32], kernel: &Kernel) -> Self {
         let centre = axes.project(View::new(whole_centre, 1, rows.dim()));
         // Two shadows are taken from each other, of vectors whose norms are at most 1 + 1e-5, on axes no longer than 1.
         let blur = 2.0 * (axes.count() as f64).sqrt() * error_of_product(rows.dim(), 1.0 + 1e-4);
@@ -80,7 +81,12 @@ impl Outline {
                     let shadow = Centred { vector: shadow, centre: &centre };
                     let found = shadow.quantize(&kernel.grid, kernel.grid.row, &mut steps);
                     let panel = &mut bytes[row / PANEL * groups * PANEL_GROUP_BYTES..];
-                    write_row(&mut panel[..groups * PANEL_GROUP_BYTES], row % PANEL, &steps, kernel.grid.offset);
+                    write_row(
+                        &mut panel[..groups * PANEL_GROUP_BYTES],
+                        row % PANEL,
+                        &steps,
+                        kernel.grid.offset,
+                    );
                     let whole = Centred { vector: rows.row(first + row), centre: whole_centre };
                     scales[row] = found.scale;
                     rests[row] = rest(whole.norm(), found.norm, blur);
@@ -135,4 +141,23 @@ impl Outline {
 fn rest(norm: f64, shadow_norm: f64, blur: f64) -> f32 {
     let shadow = (shadow_norm - blur).max(0.0);
     rounded_up((norm * norm - shadow * shadow).max(0.0).sqrt() + 1e-6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_no_less_than_it_is() {
+        for (norm, shadow) in [(1.0_f64, 0.6_f64), (1.0, 1.0), (2.0, 0.0), (1e-9, 1e-9), (0.3, 0.299_999_999)]
+        {
+            for blur in [0.0, 1e-4] {
+                let real = (norm * norm - shadow * shadow).max(0.0).sqrt();
+                // The shadow was computed as long as it can be for what it is.
+                let found = f64::from(rest(norm, shadow + blur, blur));
+                assert!(found >= real && found <= real + 1e-5, "{found} {real}");
+                assert!(f64::from(rest(norm, shadow - blur, blur)) >= real);
+            }
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub(in crate::backend::cpu) struct QuantizedRows {
     reach: f64,
     /// Largest of `errors`.
     worst_error: f32,
-    outline: Option<Outline>,
+    pub(super) outline: Option<Outline>,
 }
 
 /// Bytes and scales of rows, panel by panel.
@@ -73,7 +73,12 @@ impl QuantizedRows {
                     let centred = Centred { vector: rows.row(first + row), centre: &centre };
                     let found = centred.quantize(&kernel.grid, kernel.grid.row, &mut steps);
                     let panel = &mut bytes[row / PANEL * groups * PANEL_GROUP_BYTES..];
-                    write_row(&mut panel[..groups * PANEL_GROUP_BYTES], row % PANEL, &steps, kernel.grid.offset);
+                    write_row(
+                        &mut panel[..groups * PANEL_GROUP_BYTES],
+                        row % PANEL,
+                        &steps,
+                        kernel.grid.offset,
+                    );
                     (scales[row], errors[row]) = (found.scale, rounded_up(found.error));
                     biases[row] = centred.along_centre() as f32;
                     reach = reach.max(found.reach);
