@@ -109,12 +109,11 @@ fn sample(rows: &Matrix, centre: &[f32]) -> Vec<Vec<f32>> {
     let taken = rows.rows().min(SAMPLE);
     let row_of = |place: usize| {
         if taken == rows.rows() {
-            place
-        } else {
-            // Multiples of the golden ratio, less the whole, lie evenly between 0 and 1.
-            let fraction = (place as f64 * 0.618_033_988_749_894_9).fract();
-            (fraction * rows.rows() as f64) as usize
+            return place;
         }
+        // Multiples of the golden ratio, less the whole, lie evenly between 0 and 1: here between 0 and 2^64.
+        let fraction = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(fraction) * rows.rows() as u128) >> 64) as usize
     };
     let block = |first: usize| {
         let places = first..taken.min(first + TASK_ROWS);
@@ -137,49 +136,47 @@ fn beginning(count: usize, dim: usize) -> Vec<f64> {
     (0..count * dim).map(|_| next()).collect()
 }
 
-/// Orthogonal axes of [`LENGTH`] that span what the given ones do (Gram and Schmidt, twice, since once leaves angles); what depends on
-/// those before it gives place to a direction of its own. `None` if there are not so many directions.
+/// Orthogonal axes of [`LENGTH`] that span what the given ones do; one that depends on those before it gives place to another direction. `None`
+/// if there are not so many directions.
 fn orthogonal(directions: &mut [f64], dim: usize) -> Option<Vec<f32>> {
-    let count = directions.len() / dim;
-    let mut spare = 0;
-    for place in 0..count {
-        let (before, rest) = directions.split_at_mut(place * dim);
+    let mut spare = 0..dim;
+    for first in (0..directions.len()).step_by(dim) {
+        let (before, rest) = directions.split_at_mut(first);
         let axis = &mut rest[..dim];
-        loop {
-            let length = norm(axis);
-            // What is left of a direction that depends on others is noise.
-            let mut left = 0.0;
-            if length > 0.0 {
-                axis.iter_mut().for_each(|value| *value /= length);
-                left = 1.0;
-                for _ in 0..2 {
-                    for other in before.chunks_exact(dim) {
-                        let along: f64 = axis.iter().zip(other).map(|(a, b)| a * b).sum();
-                        axis.iter_mut().zip(other).for_each(|(value, other)| *value -= along * other);
-                    }
-                    let norm = norm(axis);
-                    left *= norm;
-                    if norm > 0.0 {
-                        axis.iter_mut().for_each(|value| *value /= norm);
-                    }
-                }
-            }
-            if left > 1e-6 {
-                break;
-            }
-            if spare == dim {
-                return None;
-            }
+        while !straighten(axis, before) {
             axis.fill(0.0);
-            axis[spare] = 1.0;
-            spare += 1;
+            axis[spare.next()?] = 1.0;
         }
     }
     Some(directions.iter().map(|value| (value * LENGTH) as f32).collect())
 }
 
-fn norm(values: &[f64]) -> f64 {
-    values.iter().map(|value| value * value).sum::<f64>().sqrt()
+/// Makes `axis` a unit vector at right angles to those `before` it (Gram and Schmidt, twice, since once leaves angles); false if it depends
+/// on them, and what is left of it is noise.
+fn straighten(axis: &mut [f64], before: &[f64]) -> bool {
+    if make_unit(axis) <= 0.0 {
+        return false;
+    }
+    let mut left = 1.0;
+    for _ in 0..2 {
+        for other in before.chunks_exact(axis.len()) {
+            let along: f64 = axis.iter().zip(other).map(|(a, b)| a * b).sum();
+            axis.iter_mut().zip(other).for_each(|(value, other)| *value -= along * other);
+        }
+        left *= make_unit(axis);
+    }
+    left > 1e-6
+}
+
+/// Gives a vector the length 1, unless it has none; the length that it had.
+fn make_unit(values: &mut [f64]) -> f64 {
+    let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
+    if norm > 0.0 {
+        for value in values {
+            *value /= norm;
+        }
+    }
+    norm
 }
 
 #[cfg(test)]

@@ -132,8 +132,9 @@ mod tests {
             for fraction in [0.0, 0.25, 0.499_999_999, 0.5, 0.500_000_001, 0.75] {
                 for value in [f64::from(step) + fraction, f64::from(step) - fraction] {
                     let shifted = value + ROUNDER;
-                    assert_eq!(shifted - ROUNDER, value.round_ties_even(), "{value}");
-                    assert_eq!(shifted.to_bits() as i8, value.round_ties_even() as i32 as i8, "{value}");
+                    let nearest = value.round_ties_even() as i32;
+                    assert_eq!((shifted - ROUNDER) as i32, nearest, "{value}");
+                    assert_eq!(shifted.to_bits() as i8, nearest as i8, "{value}");
                 }
             }
         }

@@ -20,8 +20,7 @@ fn settled(
     let job = ScreenJob { probes, asks: &asks, attempt: 0 };
     loaded.screen(&job, &mut screened).unwrap();
     check(rows, &job, &screened);
-    let settled = backend.scratch.borrow().sweep.settled();
-    settled
+    backend.scratch.borrow().sweep.settled()
 }
 
 proptest! {
