@@ -1,24 +1,30 @@
 //! Whole numbers in few bits each.
 //!
 //! Numbers of a gallery mostly rise evenly with their place: rows by their indices, texts by where they start. So of each block of them a line
-//! is kept, and of each number how far above the line it is, in as many bits as the farthest needs. What lies in no order takes as
-//! many bits as its greatest does.
+//! is kept, and of each number how far above the line it is, in as many bits as the farthest of the block needs. What lies in no
+//! order takes as many bits as its greatest does.
 //!
-//! Value `i` lies in bits `i * bits` and up of a little-endian row of words, and may cross from one word into the next. One spare word
-//! follows the last, so that every value is read as part of two words, without a branch.
+//! Value `i` of a block lies in bits `i * bits` and up of a little-endian row of words, and may cross from one word into the next. One spare
+//! word follows the last, so that every value is read as part of two words, without a branch.
 
 /// Values of a block.
 const BLOCK: usize = 1024;
 
-/// Numbers that never change, each in the same count of bits.
+/// Numbers that never change, each of a block in the same count of bits.
 #[derive(Debug)]
 pub(in crate::gallery) struct Packed {
-    lines: Box<[Line]>,
+    blocks: Box<[Block]>,
     words: Box<[u64]>,
-    /// Bits a value, 1 at least.
-    bits: usize,
-    mask: u64,
     len: usize,
+}
+
+/// Where the values of a block are.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    line: Line,
+    first_word: u32,
+    /// Bits a value, 1 at least.
+    bits: u32,
 }
 
 /// What the values of a block are no less than: all numbers modulo 2^64.
@@ -59,27 +65,31 @@ impl Line {
 
 impl Packed {
     /// Packs `values`.
+    ///
+    /// # Panics
+    /// If there are so many that they take 32 GiB.
     pub(in crate::gallery) fn new(values: impl ExactSizeIterator<Item = u64> + Clone) -> Self {
         let len = values.len();
-        let (mut lines, mut farthest) = (Vec::with_capacity(len.div_ceil(BLOCK)), 0);
+        let (mut blocks, mut words) = (Vec::with_capacity(len.div_ceil(BLOCK)), 0);
         let (mut rest, mut block) = (values.clone(), Vec::with_capacity(BLOCK));
-        while lines.len() < len.div_ceil(BLOCK) {
+        while blocks.len() < len.div_ceil(BLOCK) {
             block.clear();
             block.extend(rest.by_ref().take(BLOCK));
-            let (line, far) = Line::below(&block);
-            lines.push(line);
-            farthest = farthest.max(far);
+            let (line, farthest) = Line::below(&block);
+            let bits = u64::BITS - farthest.max(1).leading_zeros();
+            assert!(u32::try_from(words).is_ok(), "expected at most 2^32 words, got {words}");
+            blocks.push(Block { line, first_word: words as u32, bits });
+            words += (block.len() * bits as usize).div_ceil(64);
         }
-        let bits = (u64::BITS - farthest.max(1).leading_zeros()) as usize;
-        let mut words = vec![0_u64; (len * bits).div_ceil(64) + 1].into_boxed_slice();
+        let mut packed = Self { blocks: blocks.into(), words: vec![0; words + 1].into(), len };
         for (place, value) in values.enumerate() {
-            let above = value.wrapping_sub(lines[place / BLOCK].at(place % BLOCK));
-            let (word, shift) = (place * bits / 64, place * bits % 64);
+            let above = value.wrapping_sub(packed.blocks[place / BLOCK].line.at(place % BLOCK));
+            let (word, shift) = packed.bits_of(place);
             let shifted = u128::from(above) << shift;
-            words[word] |= shifted as u64;
-            words[word + 1] |= (shifted >> 64) as u64;
+            packed.words[word] |= shifted as u64;
+            packed.words[word + 1] |= (shifted >> 64) as u64;
         }
-        Self { lines: lines.into(), words, bits, mask: u64::MAX >> (64 - bits), len }
+        packed
     }
 
     /// How many there are.
@@ -94,9 +104,17 @@ impl Packed {
     #[inline]
     pub(in crate::gallery) fn get(&self, place: usize) -> u64 {
         assert!(place < self.len, "expected a place below {}, got {place}", self.len);
-        let (word, shift) = (place * self.bits / 64, place * self.bits % 64);
+        let (word, shift) = self.bits_of(place);
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
-        self.lines[place / BLOCK].at(place % BLOCK).wrapping_add((pair >> shift) as u64 & self.mask)
+        let Block { line, bits, .. } = self.blocks[place / BLOCK];
+        line.at(place % BLOCK).wrapping_add((pair >> shift) as u64 & (u64::MAX >> (u64::BITS - bits)))
+    }
+
+    /// In which word the value at `place` begins, and at which of its bits.
+    fn bits_of(&self, place: usize) -> (usize, usize) {
+        let block = self.blocks[place / BLOCK];
+        let bit = place % BLOCK * block.bits as usize;
+        (block.first_word as usize + bit / 64, bit % 64)
     }
 
     /// How many values there are before the first for which `before` does not hold; it holds for none behind that one.
@@ -115,7 +133,7 @@ impl Packed {
 
     /// Bytes held.
     pub(in crate::gallery) fn bytes(&self) -> usize {
-        size_of_val(&*self.words) + size_of_val(&*self.lines)
+        size_of_val(&*self.words) + size_of_val(&*self.blocks)
     }
 }
 
@@ -124,9 +142,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes of the lines of so many values.
-    fn lines(values: usize) -> usize {
-        values.div_ceil(BLOCK) * 16
+    /// Bytes of what is kept of the blocks of so many values.
+    fn blocks(values: usize) -> usize {
+        values.div_ceil(BLOCK) * 24
     }
 
     fn packed(values: &[u64]) -> Packed {
@@ -138,7 +156,7 @@ mod tests {
         let packed = packed(&[5, 0, 3, 1].repeat(250));
         assert_eq!(packed.len(), 1000);
         // 3000 bits are 47 words, and the spare one.
-        assert_eq!(packed.bytes(), 48 * 8 + lines(1000));
+        assert_eq!(packed.bytes(), 48 * 8 + blocks(1000));
         assert_eq!((0..4).map(|place| packed.get(996 + place)).collect::<Vec<_>>(), [5, 0, 3, 1]);
     }
 
@@ -149,7 +167,8 @@ mod tests {
         for values in [vec![0; 5000], vec![u64::MAX; 5000], even, by_fives] {
             let packed = packed(&values);
             assert!((0..5000).all(|place| packed.get(place) == values[place]));
-            assert_eq!(packed.bytes(), 80 * 8 + lines(5000));
+            // Each block begins a word.
+            assert_eq!(packed.bytes(), (4 * 16 + 15 + 1) * 8 + blocks(5000));
         }
         // Steps of 20 to 28: as far from their line as chance takes them within a block, not as far as all of them rise.
         let mut sum = 0;

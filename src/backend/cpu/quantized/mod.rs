@@ -78,7 +78,7 @@ pub(super) fn screen<'a>(
 ) {
     let outline = rows.outline().map(|(_, panels)| panels);
     let scan = Scan { kernel, panels: rows.panels(), outline, probes, skip_of };
-    let panels = scan.panels.scales.len() / PANEL;
+    let panels = scan.panels.measures.len() / PANEL;
     let groups = (probes.len() / GROUP_PROBES).clamp(1, sweep.threads());
     // A group begins where a tile does.
     let width = probes.len().div_ceil(groups).next_multiple_of(kernel.grid.tile);
@@ -202,7 +202,7 @@ impl Scan<'_> {
             let row = hit.panel as usize * PANEL + place;
             if !skip.contains(row as u32) {
                 let upper = hit.upper[place] + base;
-                let lower = upper - 2.0 * self.probes.error(probe, self.panels.errors[row]);
+                let lower = upper - 2.0 * self.probes.error(probe, self.panels.measures[row].error());
                 selector.offer(Kept { row: row as u32, lower, upper });
             }
         }

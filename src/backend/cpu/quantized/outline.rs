@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::axes::Axes;
 use super::rows::{Codes, TASK_PANELS};
 use super::steps::{Centred, rounded_up, write_row};
-use crate::backend::cpu::kernel::{GROUP, Kernel, PANEL, PANEL_GROUP_BYTES, Panels};
+use crate::backend::cpu::kernel::{GROUP, Kernel, Measures, PANEL, PANEL_GROUP_BYTES, Panels};
 use crate::backend::cpu::multiply::{View, error_of_product};
 use crate::domain::Matrix;
 
@@ -32,15 +32,14 @@ const LEAST_ROWS: usize = 1024;
 /// the rows are that are looked for.
 const LEAST_ALONG: f64 = 0.5;
 
-/// The rows' shadows on some axes, quantised: about an eighth of a byte a component, and 8 bytes a row.
+/// The rows' shadows on some axes, quantised: about an eighth of a byte a component, and 4 bytes a row. At most how much of a row lies beside
+/// the axes stands where its error would.
 #[derive(Debug)]
 pub(in crate::backend::cpu) struct Outline {
     axes: Axes,
     /// The centre's shadow.
     centre: Vec<f32>,
     codes: Codes,
-    /// At most how much of a row lies beside the axes, `[row]`; 0 for padding.
-    rests: Vec<f32>,
     /// How far a shadow may be from where it was computed to be.
     blur: f64,
     /// Largest norm of a shadow as quantised.
@@ -66,14 +65,13 @@ impl Outline {
         // Two shadows are taken from each other, of vectors whose norms are at most 1 + 1e-5, on axes no longer than 1.
         let blur = 2.0 * (axes.count() as f64).sqrt() * error_of_product(rows.dim(), 1.0 + 1e-4);
         let mut codes = Codes::new(rows.rows(), axes.count(), kernel);
-        let (groups, mut rests) = (codes.groups, vec![0.0; codes.scales.len()]);
+        let groups = codes.groups;
         let (reach, worst_error) = codes
             .tasks()
-            .zip(rests.par_chunks_mut(TASK_PANELS * PANEL))
             .enumerate()
-            .map(|(task, ((bytes, scales), rests))| {
+            .map(|(task, (bytes, measures))| {
                 let first = task * TASK_PANELS * PANEL;
-                let count = scales.len().min(rows.rows() - first);
+                let count = measures.len().min(rows.rows() - first);
                 let shadows = axes.project(View::of(rows, first, count));
                 let mut steps = vec![0; groups * GROUP];
                 let (mut reach, mut worst_error) = (0.0_f64, 0.0_f64);
@@ -88,25 +86,18 @@ impl Outline {
                         kernel.grid.offset,
                     );
                     let whole = Centred { vector: rows.row(first + row), centre: whole_centre };
-                    scales[row] = found.scale;
-                    rests[row] = rest(whole.norm(), found.norm, blur);
+                    measures[row] = Measures::new(found.scale, rest(whole.norm(), found.norm, blur));
                     (reach, worst_error) = (reach.max(found.reach), worst_error.max(found.error));
                 }
                 (reach, worst_error)
             })
             .reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
-        Self { axes, centre, codes, rests, blur, reach, worst_error }
+        Self { axes, centre, codes, blur, reach, worst_error }
     }
 
-    /// Panels whose scores' upper ends lack what [`slack`](Self::slack) says; the rests stand where rows' errors do.
+    /// Panels whose scores' upper ends lack what [`slack`](Self::slack) says.
     pub(super) fn panels<'a>(&'a self, biases: &'a [f32]) -> Panels<'a> {
-        Panels {
-            groups: self.codes.groups,
-            codes: &self.codes.bytes,
-            scales: &self.codes.scales,
-            biases,
-            errors: &self.rests,
-        }
+        Panels { groups: self.codes.groups, codes: &self.codes.bytes, measures: &self.codes.measures, biases }
     }
 
     pub(super) fn axes(&self) -> &Axes {
@@ -132,7 +123,7 @@ impl Outline {
     /// Bytes held.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let numbers = self.rests.len() + self.codes.scales.len() + self.centre.len() * (1 + self.axes.dim());
+        let numbers = self.codes.measures.len() + self.centre.len() * (1 + self.axes.dim());
         self.codes.bytes.len() + numbers * size_of::<f32>()
     }
 }

@@ -5,33 +5,32 @@ use rayon::prelude::*;
 
 use super::outline::Outline;
 use super::steps::{Centred, rounded_up, write_row};
-use crate::backend::cpu::kernel::{GROUP, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, stored};
+use crate::backend::cpu::kernel::{GROUP, Kernel, Measures, PANEL, PANEL_GROUP_BYTES, Panels, stored};
 use crate::domain::{Matrix, RowAlignment};
 
 /// Panels that one task quantises.
 pub(super) const TASK_PANELS: usize = 64;
 
-/// A gallery's rows, quantised: about `dim + 12` bytes a row, and an eighth more where they have an outline.
+/// A gallery's rows, quantised: about `dim + 8` bytes a row, and an eighth more where they have an outline.
 #[derive(Debug)]
 pub(in crate::backend::cpu) struct QuantizedRows {
     codes: Codes,
     biases: Vec<f32>,
-    errors: Vec<f32>,
     /// What was subtracted before quantising.
     centre: Vec<f32>,
     /// Largest norm of a row as quantised, `|s r|`.
     reach: f64,
-    /// Largest of `errors`.
+    /// Largest norm of a row's quantisation error.
     worst_error: f32,
     pub(super) outline: Option<Outline>,
 }
 
-/// Bytes and scales of rows, panel by panel.
+/// Bytes and measures of rows, panel by panel.
 #[derive(Debug)]
 pub(super) struct Codes {
     pub(super) groups: usize,
     pub(super) bytes: AVec<u8, RowAlignment>,
-    pub(super) scales: Vec<f32>,
+    pub(super) measures: Vec<Measures>,
 }
 
 impl Codes {
@@ -41,13 +40,13 @@ impl Codes {
         let size = panels * groups * PANEL_GROUP_BYTES;
         let mut bytes = AVec::with_capacity(size_of::<[u8; 64]>(), size);
         bytes.resize(size, stored(0, kernel.grid.offset));
-        Self { groups, bytes, scales: vec![0.0; panels * PANEL] }
+        Self { groups, bytes, measures: vec![Measures::default(); panels * PANEL] }
     }
 
-    /// Bytes and scales, task by task.
-    pub(super) fn tasks(&mut self) -> impl IndexedParallelIterator<Item = (&mut [u8], &mut [f32])> {
+    /// Bytes and measures, task by task.
+    pub(super) fn tasks(&mut self) -> impl IndexedParallelIterator<Item = (&mut [u8], &mut [Measures])> {
         let bytes = self.bytes.par_chunks_mut(TASK_PANELS * self.groups * PANEL_GROUP_BYTES);
-        bytes.zip(self.scales.par_chunks_mut(TASK_PANELS * PANEL))
+        bytes.zip(self.measures.par_chunks_mut(TASK_PANELS * PANEL))
     }
 }
 
@@ -56,20 +55,18 @@ impl QuantizedRows {
     pub(in crate::backend::cpu) fn new(rows: &Matrix, kernel: &Kernel) -> Self {
         let centre = mean(rows);
         let mut codes = Codes::new(rows.rows(), rows.dim(), kernel);
-        let (groups, padded) = (codes.groups, codes.scales.len());
-        let mut errors = vec![0.0; padded];
+        let (groups, padded) = (codes.groups, codes.measures.len());
         // Of padding, NaN reaches no cut.
         let mut biases = vec![f32::NAN; padded];
         let reach = codes
             .tasks()
             .zip(biases.par_chunks_mut(TASK_PANELS * PANEL))
-            .zip(errors.par_chunks_mut(TASK_PANELS * PANEL))
             .enumerate()
-            .map(|(task, (((bytes, scales), biases), errors))| {
+            .map(|(task, ((bytes, measures), biases))| {
                 let first = task * TASK_PANELS * PANEL;
                 let mut steps = vec![0; groups * GROUP];
                 let mut reach = 0.0_f64;
-                for row in 0..scales.len().min(rows.rows() - first) {
+                for row in 0..measures.len().min(rows.rows() - first) {
                     let centred = Centred { vector: rows.row(first + row), centre: &centre };
                     let found = centred.quantize(&kernel.grid, kernel.grid.row, &mut steps);
                     let panel = &mut bytes[row / PANEL * groups * PANEL_GROUP_BYTES..];
@@ -79,25 +76,24 @@ impl QuantizedRows {
                         &steps,
                         kernel.grid.offset,
                     );
-                    (scales[row], errors[row]) = (found.scale, rounded_up(found.error));
+                    measures[row] = Measures::new(found.scale, rounded_up(found.error));
                     biases[row] = centred.along_centre() as f32;
                     reach = reach.max(found.reach);
                 }
                 reach
             })
             .reduce(|| 0.0, f64::max);
-        let worst_error = errors.iter().copied().fold(0.0, f32::max);
+        let worst_error = codes.measures.iter().map(|row| row.error()).fold(0.0, f32::max);
         let outline = Outline::new(rows, &centre, kernel);
-        Self { codes, biases, errors, centre, reach, worst_error, outline }
+        Self { codes, biases, centre, reach, worst_error, outline }
     }
 
     pub(super) fn panels(&self) -> Panels<'_> {
         Panels {
             groups: self.codes.groups,
             codes: &self.codes.bytes,
-            scales: &self.codes.scales,
+            measures: &self.codes.measures,
             biases: &self.biases,
-            errors: &self.errors,
         }
     }
 
@@ -123,14 +119,14 @@ impl QuantizedRows {
 
     /// How many rows, padding included.
     pub(in crate::backend::cpu) fn len(&self) -> usize {
-        self.errors.len()
+        self.biases.len()
     }
 
     /// Bytes held.
     #[cfg(test)]
     pub(in crate::backend::cpu) fn bytes(&self) -> usize {
         let outline = self.outline.as_ref().map_or(0, Outline::bytes);
-        self.codes.bytes.len() + 3 * size_of_val(&self.errors[..]) + size_of_val(&self.centre[..]) + outline
+        self.codes.bytes.len() + 2 * size_of_val(&self.biases[..]) + size_of_val(&self.centre[..]) + outline
     }
 }
 

@@ -1,6 +1,6 @@
 //! Vectors in whole steps of a scale of their own, within what a kernel's sums can hold.
 
-use crate::backend::cpu::kernel::{GROUP, Grid, PANEL_GROUP_BYTES, stored};
+use crate::backend::cpu::kernel::{GROUP, Grid, PANEL_GROUP_BYTES, half_precise, stored};
 
 /// Added to a number of magnitude below 2^51 and taken away again, it leaves the nearest whole one, to even where two are as near: between 2^52 and
 /// 2^53 an `f64` has no room for a fraction, and the lowest bits are those of the whole number. A call of the mathematical library
@@ -20,7 +20,7 @@ pub(super) struct Centred<'a> {
 /// What a vector became, beside its steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
-    /// What one step is worth; 0 where nothing worth it is there.
+    /// What one step is worth, [`half_precise`]; 0 where nothing worth it is there.
     pub(super) scale: f32,
     /// Norm of what is left over.
     pub(super) error: f64,
@@ -51,7 +51,7 @@ impl Centred<'_> {
         // Rounding to whole steps adds at most half a step a component to a segment's norm.
         let room = grid.norm - 0.5 * (segment as f64).sqrt();
         let scale = ((largest / f64::from(most)).max(longest.sqrt() / room) * (1.0 + 1e-6)) as f32;
-        let scale = if scale > f32::MIN_POSITIVE { scale } else { 0.0 };
+        let scale = if scale > f32::MIN_POSITIVE { half_precise(scale) } else { 0.0 };
         let (error, reach) = self.write(scale, steps);
         Steps { scale, error, reach, norm: all.sqrt() }
     }

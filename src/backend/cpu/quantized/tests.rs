@@ -12,9 +12,9 @@ use crate::domain::Matrix;
 
 /// Upper ends of all rows' scores for all probes, `[probe][row]`, by `panels`.
 fn uppers(kernel: &Kernel, panels: &Panels<'_>, side: &Side, probes: usize) -> Vec<Vec<f32>> {
-    let mut uppers = vec![vec![f32::NAN; panels.scales.len()]; probes];
+    let mut uppers = vec![vec![f32::NAN; panels.measures.len()]; probes];
     let cuts = vec![f32::NEG_INFINITY; probes];
-    let (mut hits, mut next, end) = (Vec::new(), 0, panels.scales.len() / PANEL);
+    let (mut hits, mut next, end) = (Vec::new(), 0, panels.measures.len() / PANEL);
     while next < end {
         next = kernel.scan(panels, &side.tiles(&(0..probes), &cuts), next..end, &mut hits);
         for hit in &hits {

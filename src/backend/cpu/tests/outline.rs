@@ -66,9 +66,9 @@ fn any_rows_are_answered_right_and_only_what_is_flat_has_an_outline() {
         let probes = matrix(dim, (0..5).map(|p| vector(lie, dim, 7 * p, 3)));
         for kernel in Kernel::present() {
             let quantized = QuantizedRows::new(&rows, kernel);
-            let plain = 3008 * (320 + 12) + 320 * 4;
-            // An eighth of a byte a component, two numbers a row, the axes and the centre's shadow on them.
-            let outline = 3008 * (32 + 8) + 32 * (320 + 1) * 4;
+            let plain = 3008 * (320 + 8) + 320 * 4;
+            // An eighth of a byte a component, two numbers in one a row, the axes and the centre's shadow on them.
+            let outline = 3008 * (32 + 4) + 32 * (320 + 1) * 4;
             assert_eq!(quantized.bytes(), plain + if has { outline } else { 0 }, "{lie:?}");
             settled(&rows, &probes, 8, (kernel.instructions, 2));
         }
