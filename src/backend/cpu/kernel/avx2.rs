@@ -79,6 +79,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 #[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+#[expect(clippy::cast_ptr_alignment, reason = "loaded from wherever it is")]
 unsafe fn scan_tile<const W: usize>(
     panels: &Panels<'_>,
     tiles: &Tiles<'_>,
