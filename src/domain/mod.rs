@@ -12,7 +12,7 @@ mod tuning;
 
 pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
 pub use matrix::{Matrix, RowAlignment};
-pub use pages::advise_large_pages;
+pub use pages::{advise_large_pages, return_free_pages, return_large_blocks};
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};
 pub use score::{Scorer, by_rank, canonical_score};
 pub use tuning::{Margin, OutOfRange, Threshold, TopK};

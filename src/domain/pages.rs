@@ -3,6 +3,9 @@
 //! A scan that reads hundreds of megabytes asks for a new page of 4 KiB all the time, and each has to be found; in pages of 2 MiB that is
 //! 512 times rarer, and so is filling them when a gallery is loaded. Linux gives them to whoever asks (`madvise`) before the memory is first
 //! written; where it does not, all works as before.
+//!
+//! What is no longer needed shall go back to the system. glibc keeps freed blocks for the next who ask, the larger ones too once one of their
+//! size was freed: what loading a gallery worked with would stay as long as the server runs.
 
 use std::ops::Range;
 
@@ -31,6 +34,34 @@ fn advise(start: *const u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_start: *const u8, _bytes: usize) {}
 
+/// Blocks of so many bytes and more are mapped one by one, and go back to the system as soon as they are freed. Scans and small requests need
+/// none.
+const LARGE_BLOCK_BYTES: i32 = 256 << 10;
+
+/// Freed memory at the end of what small blocks lie in goes back to the system from so much on.
+const TRIM_BYTES: i32 = 1 << 20;
+
+/// Has large blocks go back to the system when they are freed, from now on.
+pub fn return_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[expect(unsafe_code, reason = "a setting of the C library")]
+    // SAFETY: sets two numbers under the allocator's lock; one that it does not know, it leaves as it is.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
+    }
+}
+
+/// Gives the system back what is free between small blocks: worth it after much was freed, as when a gallery was loaded.
+pub fn return_free_pages() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[expect(unsafe_code, reason = "a call of the C library")]
+    // SAFETY: gives back only pages that no block lies in, under the allocator's locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +73,37 @@ mod tests {
             advise_large_pages(&block.as_ptr_range());
             assert!(block.iter().all(|byte| *byte == 7), "{bytes}");
         }
+    }
+
+    /// Resident bytes of this process.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn resident() -> usize {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        4096 * pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    }
+
+    /// Blocks of 1 MiB between which a small one stays: without the settings, they would be kept, since larger ones were freed before.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn what_is_freed_goes_back_to_the_system() {
+        return_large_blocks();
+        drop(std::hint::black_box(vec![1_u8; 24 << 20]));
+        let before = resident();
+        let mut kept = Vec::new();
+        for size in [1 << 20, 100_000] {
+            let blocks: Vec<(Vec<u8>, Vec<u8>)> =
+                (0..(64 << 20) / size).map(|_| (vec![1; size], vec![1; 100])).collect();
+            assert!(resident() > before + (48 << 20), "{size}");
+            for (large, small) in blocks {
+                drop(large);
+                kept.push(small);
+            }
+            if size < LARGE_BLOCK_BYTES as usize {
+                return_free_pages();
+            }
+            assert!(resident() < before + (16 << 20), "{size}");
+        }
+        assert!(kept.iter().all(|block| block[0] == 1));
     }
 
     /// What the system says of a block's memory; the flag is there even where the system gives no large pages after all.

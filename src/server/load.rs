@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::config::Settings;
+use crate::domain::{return_free_pages, return_large_blocks};
 use crate::engine::{Engine, EngineError};
 use crate::gallery::store::{Store, StoreError};
 use crate::recognize::Recognizer;
@@ -24,9 +25,12 @@ pub enum LoadError {
 
 /// Opens the backend and the data folder and makes every gallery ready. Blocks.
 pub fn load(settings: &Settings) -> Result<Recognizer, LoadError> {
+    return_large_blocks();
     let snapshots = Store::open_read_only(&settings.storage.path)?.snapshots()?;
     let engine = Engine::start(&settings.backend, settings.server.limits.queue)?;
-    Ok(Recognizer::load(engine, snapshots, settings.recognition)?)
+    let recognizer = Recognizer::load(engine, snapshots, settings.recognition)?;
+    return_free_pages();
+    Ok(recognizer)
 }
 
 /// Says in the log and the metrics what is served and by what.

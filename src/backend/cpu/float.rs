@@ -2,6 +2,9 @@
 //!
 //! Slower than bytes, but its error is a thousand times smaller: it answers where bytes cannot tell rows apart.
 
+use std::ops::Range;
+
+use super::multiply::{View, error_of_product, multiply};
 use super::select::{Kept, Selector};
 use super::sweep::{Lane, Sweep};
 use crate::backend::RowSet;
@@ -30,8 +33,8 @@ pub(super) fn screen(rows: &Matrix, probes: &Matrix, skip_of: &SkipOf<'_>, sweep
                 selector.raise(floor.get());
             }
             for first in chunk.clone().step_by(BLOCK_ROWS) {
-                let block = Block { matrix: rows, first, count: BLOCK_ROWS.min(chunk.end - first) };
-                scan_block(block, probes, skip_of, bound, lane);
+                let block = first..chunk.end.min(first + BLOCK_ROWS);
+                scan_block((rows, block), probes, skip_of, bound, lane);
             }
             for (selector, floor) in lane.selectors.iter().zip(&shared.floors) {
                 floor.raise(selector.floor());
@@ -40,14 +43,21 @@ pub(super) fn screen(rows: &Matrix, probes: &Matrix, skip_of: &SkipOf<'_>, sweep
     });
 }
 
-fn scan_block(rows: Block<'_>, probes: &Matrix, skip_of: &SkipOf<'_>, bound: f32, lane: &mut Lane) {
+fn scan_block(
+    (rows, block): (&Matrix, Range<usize>),
+    probes: &Matrix,
+    skip_of: &SkipOf<'_>,
+    bound: f32,
+    lane: &mut Lane,
+) {
     for first in (0..probes.rows()).step_by(TILE_PROBES) {
         let count = TILE_PROBES.min(probes.rows() - first);
-        let scores = &mut lane.scores[..count * rows.count];
-        dot_products(Block { matrix: probes, first, count }, rows, scores);
+        let scores = &mut lane.scores[..count * block.len()];
+        let rows = View::of(rows, block.start, block.len());
+        multiply(View::of(probes, first, count), rows.transposed(), scores);
         let selectors = &mut lane.selectors[first..first + count];
-        for ((probe, selector), scores) in (first..).zip(selectors).zip(scores.chunks_exact(rows.count)) {
-            take(selector, skip_of(probe), bound, (rows.first as u32, scores));
+        for ((probe, selector), scores) in (first..).zip(selectors).zip(scores.chunks_exact(block.len())) {
+            take(selector, skip_of(probe), bound, (block.start as u32, scores));
         }
     }
 }
@@ -74,62 +84,10 @@ fn any_reaches(scores: &[f32], cut: f32) -> bool {
     scores.iter().fold(false, |any, score| any | (*score >= cut))
 }
 
-/// How far an `f32` dot product of two embeddings may lie from the real one, in whatever order it is summed, fused or not.
-///
-/// Each of at most `dim` roundings on a term's way errs by `u = 2^-24`, so the sum by `g = dim u / (1 - dim u)` of the sum of
-/// absolute products (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1), which Cauchy and Schwarz bound by
-/// the norms, each at most 1 + 1e-5. Products below the normal range add at most `dim * 2^-126`, and adding the bound to a score or taking
-/// it away another half unit in the last place.
+/// How far an `f32` dot product of two embeddings, whose norms are at most 1 + 1e-5, may lie from the real one; adding the bound to a score
+/// or taking it away adds another half unit in the last place.
 pub(super) fn error_bound(dim: usize) -> f32 {
-    let dim = dim as f64;
-    let roundoff = dim * 2.0_f64.powi(-24);
-    let bound = roundoff / (1.0 - roundoff) * (1.0 + 1e-5_f64).powi(2) + dim * 2.0_f64.powi(-126);
-    (bound as f32).next_up() + 2.5e-7
-}
-
-/// Some consecutive rows of a matrix.
-#[derive(Clone, Copy)]
-struct Block<'a> {
-    matrix: &'a Matrix,
-    first: usize,
-    count: usize,
-}
-
-/// `scores[p, r]` becomes the dot product of row `p` of `probes` and row `r` of `rows`.
-#[expect(unsafe_code, reason = "the matrix crate takes pointers")]
-fn dot_products(probes: Block<'_>, rows: Block<'_>, scores: &mut [f32]) {
-    let dim = probes.matrix.dim();
-    assert_eq!(dim, rows.matrix.dim(), "probes and rows have one dimension");
-    assert_eq!(scores.len(), probes.count * rows.count);
-    let (probe_stride, row_stride) = (probes.matrix.stride() as isize, rows.matrix.stride() as isize);
-    let lhs = probes.matrix.block(probes.first, probes.count);
-    let rhs = rows.matrix.block(rows.first, rows.count);
-    // SAFETY: `lhs` holds `probes.count` rows of `probe_stride >= dim` values, `rhs` `rows.count` rows of `row_stride >= dim`, and
-    // `scores` `probes.count * rows.count` values (asserted), so every element that the strides reach lies inside its slice;
-    // `scores` is borrowed mutably and overlaps neither.
-    unsafe {
-        gemm::gemm(
-            probes.count,
-            rows.count,
-            dim,
-            scores.as_mut_ptr(),
-            1,
-            rows.count as isize,
-            false,
-            lhs.as_ptr(),
-            1,
-            probe_stride,
-            rhs.as_ptr(),
-            row_stride,
-            1,
-            0.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
-    }
+    (error_of_product(dim, (1.0 + 1e-5_f64).powi(2)) as f32).next_up() + 2.5e-7
 }
 
 #[cfg(test)]

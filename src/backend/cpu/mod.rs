@@ -10,6 +10,7 @@
 mod float;
 mod fma;
 mod kernel;
+mod multiply;
 mod ordered;
 mod peak;
 mod quantized;
@@ -180,7 +181,7 @@ fn screen_in_bytes(
     if in_bytes.is_empty() {
         return;
     }
-    probes.fill(picked(job.probes, in_bytes, subset), rows, kernel);
+    probes.fill(picked(job.probes, in_bytes, subset), rows, kernel, sweep.pool());
     sweep.begin(in_bytes.iter().map(|&probe| {
         let k = job.asks[probe].k;
         Wanted { k, most: (4 * k + 1024).max(rows.len() / 32) }

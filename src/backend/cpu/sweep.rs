@@ -27,11 +27,23 @@ const MERGED_ALONE: usize = 16;
 pub(super) struct Lane {
     /// One a probe.
     pub(super) selectors: Vec<Selector>,
-    /// What a row must reach, one a probe.
-    pub(super) cuts: Vec<f32>,
+    pub(super) cuts: Cuts,
     pub(super) hits: Vec<Hit>,
+    /// What the outline lets pass.
+    pub(super) passed: Vec<Hit>,
     /// Scores of a block of rows.
     pub(super) scores: Vec<f32>,
+    /// Pairs of panel and probe that the outline has settled, ever.
+    #[cfg(test)]
+    pub(super) settled: usize,
+}
+
+/// What a kernel's upper end must reach, one a probe.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    pub(super) whole: Vec<f32>,
+    /// Where only rows' outlines are scored.
+    pub(super) outline: Vec<f32>,
 }
 
 /// A floor that all threads may read and raise.
@@ -93,6 +105,12 @@ impl Sweep {
 
     pub(super) fn pool(&self) -> &ThreadPool {
         &self.pool
+    }
+
+    /// Pairs of panel and probe that an outline has settled, ever.
+    #[cfg(test)]
+    pub(super) fn settled(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.read().unwrap().settled).sum()
     }
 
     /// Makes ready for a scan of probes that want these.

@@ -1,51 +1,95 @@
-//! Whole numbers in as many bits as the greatest of them needs.
+//! Whole numbers in few bits each.
 //!
-//! Value `i` lies in bits `i * bits` and up of a little-endian row of words, and may cross from one word into the next. One spare word
-//! follows the last, so that every value is read as part of two words, without a branch.
+//! Numbers of a gallery mostly rise evenly with their place: rows by their indices, texts by where they start. So of each block of them a line
+//! is kept, and of each number how far above the line it is, in as many bits as the farthest of the block needs. What lies in no
+//! order takes as many bits as its greatest does.
+//!
+//! Value `i` of a block lies in bits `i * bits` and up of a little-endian row of words, and may cross from one word into the next. One spare
+//! word follows the last, so that every value is read as part of two words, without a branch.
 
-/// Numbers that never change, each in the same count of bits.
+/// Values of a block.
+const BLOCK: usize = 1024;
+
+/// Numbers that never change, each of a block in the same count of bits.
 #[derive(Debug)]
 pub(in crate::gallery) struct Packed {
+    blocks: Box<[Block]>,
     words: Box<[u64]>,
-    /// Bits a value, 1 at least.
-    bits: usize,
-    mask: u64,
     len: usize,
+}
+
+/// Where the values of a block are.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    line: Line,
+    first_word: u32,
+    /// Bits a value, 1 at least.
+    bits: u32,
+}
+
+/// What the values of a block are no less than: all numbers modulo 2^64.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    base: u64,
+    /// How much it rises from place to place, in units of 2^-32.
+    step: u64,
+}
+
+impl Line {
+    fn at(self, place: usize) -> u64 {
+        self.base.wrapping_add(((place as u128 * u128::from(self.step)) >> 32) as u64)
+    }
+
+    /// The line of a block's values from which the farthest is least far, level or from the first to the last, and how far that is.
+    fn below(values: &[u64]) -> (Self, u64) {
+        let (least, most) =
+            values.iter().fold((u64::MAX, 0), |(least, most), value| (least.min(*value), most.max(*value)));
+        let level = (Self { base: least, step: 0 }, most.saturating_sub(least));
+        let (Some(first), Some(last)) = (values.first(), values.last()) else { return level };
+        // Beyond this, distances from a line would not fit in 64 bits.
+        if most >= 1 << 62 || last <= first {
+            return level;
+        }
+        let Ok(step) = u64::try_from((u128::from(last - first) << 32) / (values.len() as u128 - 1)) else {
+            return level;
+        };
+        let rising = Self { base: 0, step };
+        let above = |place: usize| values[place].cast_signed() - rising.at(place).cast_signed();
+        let (least, most) = (0..values.len())
+            .map(above)
+            .fold((i64::MAX, i64::MIN), |(least, most), above| (least.min(above), most.max(above)));
+        let farthest = (most - least).cast_unsigned();
+        if farthest < level.1 { (Self { base: least.cast_unsigned(), step }, farthest) } else { level }
+    }
 }
 
 impl Packed {
     /// Packs `values`.
     ///
     /// # Panics
-    /// If one of them is above `greatest`'s bits.
-    pub(in crate::gallery) fn new(greatest: u64, values: impl ExactSizeIterator<Item = u64>) -> Self {
-        let mut packed = Self::zeros(greatest, values.len());
+    /// If there are so many that they take 32 GiB.
+    pub(in crate::gallery) fn new(values: impl ExactSizeIterator<Item = u64> + Clone) -> Self {
+        let len = values.len();
+        let (mut blocks, mut words) = (Vec::with_capacity(len.div_ceil(BLOCK)), 0);
+        let (mut rest, mut block) = (values.clone(), Vec::with_capacity(BLOCK));
+        while blocks.len() < len.div_ceil(BLOCK) {
+            block.clear();
+            block.extend(rest.by_ref().take(BLOCK));
+            let (line, farthest) = Line::below(&block);
+            let bits = u64::BITS - farthest.max(1).leading_zeros();
+            assert!(u32::try_from(words).is_ok(), "expected at most 2^32 words, got {words}");
+            blocks.push(Block { line, first_word: words as u32, bits });
+            words += (block.len() * bits as usize).div_ceil(64);
+        }
+        let mut packed = Self { blocks: blocks.into(), words: vec![0; words + 1].into(), len };
         for (place, value) in values.enumerate() {
-            packed.fill(place, value);
+            let above = value.wrapping_sub(packed.blocks[place / BLOCK].line.at(place % BLOCK));
+            let (word, shift) = packed.bits_of(place);
+            let shifted = u128::from(above) << shift;
+            packed.words[word] |= shifted as u64;
+            packed.words[word + 1] |= (shifted >> 64) as u64;
         }
         packed
-    }
-
-    /// `len` zeros, to be filled with values up to `greatest`.
-    pub(in crate::gallery) fn zeros(greatest: u64, len: usize) -> Self {
-        let bits = u64::BITS - greatest.max(1).leading_zeros();
-        let (bits, mask) = (bits as usize, u64::MAX >> (u64::BITS - bits));
-        let words = vec![0_u64; (len * bits).div_ceil(64) + 1].into_boxed_slice();
-        Self { words, bits, mask, len }
-    }
-
-    /// Puts `value` where a zero is.
-    ///
-    /// # Panics
-    /// If it has more bits than the greatest value, or there is no such place.
-    pub(in crate::gallery) fn fill(&mut self, place: usize, value: u64) {
-        assert!(place < self.len, "expected a place below {}, got {place}", self.len);
-        assert!(value <= self.mask, "expected at most {} bits, got {value}", self.bits);
-        debug_assert_eq!(self.get(place), 0);
-        let (word, shift) = (place * self.bits / 64, place * self.bits % 64);
-        let shifted = u128::from(value) << shift;
-        self.words[word] |= shifted as u64;
-        self.words[word + 1] |= (shifted >> 64) as u64;
     }
 
     /// How many there are.
@@ -60,9 +104,17 @@ impl Packed {
     #[inline]
     pub(in crate::gallery) fn get(&self, place: usize) -> u64 {
         assert!(place < self.len, "expected a place below {}, got {place}", self.len);
-        let (word, shift) = (place * self.bits / 64, place * self.bits % 64);
+        let (word, shift) = self.bits_of(place);
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
-        (pair >> shift) as u64 & self.mask
+        let Block { line, bits, .. } = self.blocks[place / BLOCK];
+        line.at(place % BLOCK).wrapping_add((pair >> shift) as u64 & (u64::MAX >> (u64::BITS - bits)))
+    }
+
+    /// In which word the value at `place` begins, and at which of its bits.
+    fn bits_of(&self, place: usize) -> (usize, usize) {
+        let block = self.blocks[place / BLOCK];
+        let bit = place % BLOCK * block.bits as usize;
+        (block.first_word as usize + bit / 64, bit % 64)
     }
 
     /// How many values there are before the first for which `before` does not hold; it holds for none behind that one.
@@ -81,7 +133,7 @@ impl Packed {
 
     /// Bytes held.
     pub(in crate::gallery) fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+        size_of_val(&*self.words) + size_of_val(&*self.blocks)
     }
 }
 
@@ -90,21 +142,50 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Bytes of what is kept of the blocks of so many values.
+    fn blocks(values: usize) -> usize {
+        values.div_ceil(BLOCK) * 24
+    }
+
+    fn packed(values: &[u64]) -> Packed {
+        Packed::new(values.iter().copied())
+    }
+
     #[test]
-    fn values_take_as_many_bits_as_the_greatest() {
-        let packed =
-            Packed::new(5, [5, 0, 3, 1].into_iter().cycle().take(1000).collect::<Vec<_>>().into_iter());
+    fn values_in_no_order_take_as_many_bits_as_the_greatest() {
+        let packed = packed(&[5, 0, 3, 1].repeat(250));
         assert_eq!(packed.len(), 1000);
         // 3000 bits are 47 words, and the spare one.
-        assert_eq!(packed.bytes(), 48 * 8);
+        assert_eq!(packed.bytes(), 48 * 8 + blocks(1000));
         assert_eq!((0..4).map(|place| packed.get(996 + place)).collect::<Vec<_>>(), [5, 0, 3, 1]);
-        let zeros = Packed::new(0, [0; 1000].into_iter());
-        assert_eq!((zeros.get(999), zeros.bytes()), (0, 17 * 8));
+    }
+
+    #[test]
+    fn values_that_rise_evenly_take_a_bit() {
+        let even: Vec<u64> = (0..5000).map(|place| 1_000_000_007 + 25 * place).collect();
+        let by_fives: Vec<u64> = (0..5000).map(|place| place / 5).collect();
+        for values in [vec![0; 5000], vec![u64::MAX; 5000], even, by_fives] {
+            let packed = packed(&values);
+            assert!((0..5000).all(|place| packed.get(place) == values[place]));
+            // Each block begins a word.
+            assert_eq!(packed.bytes(), (4 * 16 + 15 + 1) * 8 + blocks(5000));
+        }
+        // Steps of 20 to 28: as far from their line as chance takes them within a block, not as far as all of them rise.
+        let mut sum = 0;
+        let uneven = packed(
+            &(0..100_000_u64)
+                .map(|place| {
+                    sum += 20 + place.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 9;
+                    sum
+                })
+                .collect::<Vec<_>>(),
+        );
+        assert!(uneven.bytes() < 100_000 * 9 / 8, "{}", uneven.bytes());
     }
 
     #[test]
     fn a_sorted_column_is_searched() {
-        let packed = Packed::new(900, (0..10_u32).map(|place| u64::from(place) * 100));
+        let packed = packed(&(0..10).map(|place| place * 100).collect::<Vec<_>>());
         for (least, place) in [(0, 0), (1, 1), (100, 1), (850, 9), (901, 10)] {
             assert_eq!(packed.partition_point(|value| value < least), place, "{least}");
         }
@@ -113,17 +194,21 @@ mod tests {
     #[test]
     #[should_panic(expected = "expected a place below 3, got 3")]
     fn there_is_nothing_behind_the_last() {
-        Packed::new(1, [1, 0, 1].into_iter()).get(3);
+        packed(&[1, 0, 1]).get(3);
     }
 
     proptest! {
         #[test]
         fn what_went_in_comes_out(
-            values in prop::collection::vec(any::<u64>(), 0..200),
+            values in prop::collection::vec(any::<u64>(), 0..3000),
             bits in 1_u32..=64,
+            sorted in any::<bool>(),
         ) {
-            let values: Vec<u64> = values.into_iter().map(|value| value >> (64 - bits)).collect();
-            let packed = Packed::new(values.iter().copied().max().unwrap_or(0), values.iter().copied());
+            let mut values: Vec<u64> = values.into_iter().map(|value| value >> (64 - bits)).collect();
+            if sorted {
+                values.sort_unstable();
+            }
+            let packed = packed(&values);
             let back: Vec<u64> = (0..packed.len()).map(|place| packed.get(place)).collect();
             prop_assert_eq!(back, values);
         }

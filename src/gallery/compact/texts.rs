@@ -41,11 +41,6 @@ impl Texts {
         ""
     }
 
-    /// Bytes taken up to now: the next text starts there.
-    pub(in crate::gallery) fn end(&self) -> u64 {
-        self.all.len() as u64
-    }
-
     /// Gives back what was held for more texts.
     pub(in crate::gallery) fn shrink(&mut self) {
         self.all.shrink_to_fit();
@@ -78,6 +73,6 @@ mod tests {
         }
         let content: usize = given.iter().map(String::len).chain(names.map(str::len)).sum();
         // Seven lengths in one character, six in two, one in three, one in four.
-        assert_eq!(texts.end() as usize - content, 7 + 6 * 2 + 3 + 4);
+        assert_eq!(texts.bytes() - content, 7 + 6 * 2 + 3 + 4);
     }
 }

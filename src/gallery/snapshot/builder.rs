@@ -89,12 +89,12 @@ impl SnapshotBuilder {
         let sizes = first_rows.windows(2).map(|pair| pair[1] - pair[0]);
         Snapshot {
             largest_identity: sizes.max().unwrap_or(0) as usize,
-            indices: Packed::new(greatest(&rows, |row| row.index), rows.iter().map(|row| row.index)),
-            identities: Packed::new(names.len() as u64, rows.iter().map(|row| row.identity.into())),
+            indices: Packed::new(rows.iter().map(|row| row.index)),
+            identities: Packed::new(rows.iter().map(|row| row.identity.into())),
             prototype_ids: Labels::new(prototype_ids, rows.iter().map(|row| row.prototype_id)),
             sources: Labels::new(sources, rows.iter().map(|row| row.source)),
-            origins: Packed::new(Origin::ALL.len() as u64 - 1, rows.iter().map(|row| row.origin as u64)),
-            first_rows: Packed::new(rows.len() as u64, first_rows.iter().map(|row| u64::from(*row))),
+            origins: Packed::new(rows.iter().map(|row| row.origin as u64)),
+            first_rows: Packed::new(first_rows.iter().map(|row| u64::from(*row))),
             names: {
                 let count = names.len() as u32;
                 Labels::new(names, 0..count)
@@ -171,8 +171,4 @@ fn own_limits(known: Vec<Identity>, names: &Interner) -> Box<[OwnLimits]> {
         .collect();
     limits.sort_unstable_by_key(|own| own.identity);
     limits.into()
-}
-
-fn greatest(rows: &[NumberedRow], value: impl Fn(&NumberedRow) -> u64) -> u64 {
-    rows.iter().map(value).max().unwrap_or(0)
 }

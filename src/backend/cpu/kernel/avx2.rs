@@ -8,14 +8,16 @@
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi16, _mm256_add_epi32,
-    _mm256_cmp_ps, _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_load_si256, _mm256_loadu_ps,
-    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_movemask_ps, _mm256_mul_ps, _mm256_set1_epi16,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
+    _mm256_and_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepi32_ps, _mm256_fmadd_ps,
+    _mm256_load_si256, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
+    _mm256_movemask_ps, _mm256_mul_ps, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setzero_si256, _mm256_slli_epi32, _mm256_storeu_ps,
 };
 use std::ops::Range;
 
 use super::{
-    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if, tile_width,
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, Measures, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if,
+    tile_width,
 };
 use crate::config::Instructions;
 
@@ -77,6 +79,7 @@ unsafe fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 #[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
+#[expect(clippy::cast_ptr_alignment, reason = "loaded from wherever it is")]
 unsafe fn scan_tile<const W: usize>(
     panels: &Panels<'_>,
     tiles: &Tiles<'_>,
@@ -87,11 +90,20 @@ unsafe fn scan_tile<const W: usize>(
     unsafe {
         let sums = products::<W>(panels, tiles, panel, first);
         let row = panel * PANEL;
-        let halves = |values: &[f32]| {
-            let values = values.as_ptr().add(row);
-            [_mm256_loadu_ps(values), _mm256_loadu_ps(values.add(8))]
-        };
-        let (scales, biases, errors) = (halves(panels.scales), halves(panels.biases), halves(panels.errors));
+        let biases = panels.biases.as_ptr().add(row);
+        let biases = [_mm256_loadu_ps(biases), _mm256_loadu_ps(biases.add(8))];
+        let measures = panels.measures.as_ptr().add(row).cast::<__m256i>();
+        let measures = [_mm256_loadu_si256(measures), _mm256_loadu_si256(measures.add(1))];
+        let scale_bits = _mm256_set1_epi32(Measures::SCALE.cast_signed());
+        // Written out: what `map` is made of is compiled without these instructions, and is not always inlined.
+        let scales = [
+            _mm256_castsi256_ps(_mm256_and_si256(measures[0], scale_bits)),
+            _mm256_castsi256_ps(_mm256_and_si256(measures[1], scale_bits)),
+        ];
+        let errors = [
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(measures[0])),
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(measures[1])),
+        ];
         for (place, sums) in sums.iter().enumerate() {
             let probe = first + place;
             let scale = _mm256_set1_ps(*tiles.scales.get_unchecked(probe));

@@ -6,14 +6,16 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m512i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_cmp_ps_mask, _mm512_cvtepi32_ps,
-    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_si512, _mm512_storeu_ps,
+    __m512i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_and_si512, _mm512_castsi512_ps,
+    _mm512_cmp_ps_mask, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_si512,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_ps,
 };
 use std::ops::Range;
 
 use super::{
-    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if, tile_width,
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, Measures, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, keep_if,
+    tile_width,
 };
 use crate::config::Instructions;
 
@@ -75,9 +77,11 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize>(
     unsafe {
         let sums = products::<W, CHAINS>(panels, tiles, panel, first);
         let row = panel * PANEL;
-        let scales = _mm512_loadu_ps(panels.scales.as_ptr().add(row));
+        let measures = _mm512_loadu_si512(panels.measures.as_ptr().add(row).cast());
+        let scale_bits = _mm512_set1_epi32(Measures::SCALE.cast_signed());
+        let scales = _mm512_castsi512_ps(_mm512_and_si512(measures, scale_bits));
+        let errors = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(measures));
         let biases = _mm512_loadu_ps(panels.biases.as_ptr().add(row));
-        let errors = _mm512_loadu_ps(panels.errors.as_ptr().add(row));
         for (place, sum) in sums.iter().enumerate() {
             let probe = first + place;
             let scale = _mm512_mul_ps(scales, _mm512_set1_ps(*tiles.scales.get_unchecked(probe)));

@@ -111,12 +111,41 @@ pub(super) struct Panels<'a> {
     pub(super) groups: usize,
     /// `[panel][group][row of panel][component of group]`, each `offset` above its value.
     pub(super) codes: &'a [u8],
-    /// What one step of a row's components is worth, `[row]`; 0 for padding.
-    pub(super) scales: &'a [f32],
+    /// `[row]`, 0 for padding.
+    pub(super) measures: &'a [Measures],
     /// What is added to a row's score, `[row]`; NaN for padding, which thus reaches no cut.
     pub(super) biases: &'a [f32],
-    /// Norm of a row's quantisation error, `[row]`; 0 for padding.
-    pub(super) errors: &'a [f32],
+}
+
+/// What one step of a row's components is worth, and the norm of its quantisation error: the upper halves of two `f32`, one word together, the scale
+/// in its upper half. Eight bits of precision are as good as more, as long as scales are those that rows were quantised with, and
+/// errors no less than they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(transparent)]
+pub(super) struct Measures(u32);
+
+impl Measures {
+    /// Of a scale from [`half_precise`], and an error, which is rounded up.
+    pub(super) fn new(scale: f32, error: f32) -> Self {
+        debug_assert!(scale.to_bits().trailing_zeros() >= 16);
+        Self(scale.to_bits() | half_precise(error).to_bits() >> 16)
+    }
+
+    pub(super) fn scale(self) -> f32 {
+        f32::from_bits(self.0 & Self::SCALE)
+    }
+
+    pub(super) fn error(self) -> f32 {
+        f32::from_bits(self.0 << 16)
+    }
+
+    /// The bits of the scale.
+    const SCALE: u32 = 0xffff_0000;
+}
+
+/// The least number not below `value`, which is not negative, that the upper half of an `f32` holds.
+pub(super) fn half_precise(value: f32) -> f32 {
+    f32::from_bits((value.to_bits() + 0xffff) & Measures::SCALE)
 }
 
 /// The probes of a scan, quantised.
@@ -175,9 +204,9 @@ fn start_in_32_bits(offset: u8, components: &[i8]) -> i32 {
 impl Panels<'_> {
     /// Addresses of the numbers beside the codes of the panel after next, to be fetched ahead.
     #[cfg(target_arch = "x86_64")]
-    fn numbers_ahead(&self, panel: usize) -> [*const i8; 3] {
-        [self.scales, self.biases, self.errors]
-            .map(|values| values.as_ptr().wrapping_add((panel + 2) * PANEL).cast())
+    fn numbers_ahead(&self, panel: usize) -> [*const i8; 2] {
+        let row = (panel + 2) * PANEL;
+        [self.measures.as_ptr().wrapping_add(row).cast(), self.biases.as_ptr().wrapping_add(row).cast()]
     }
 }
 
@@ -202,7 +231,7 @@ impl Kernel {
         assert!(
             panels.codes.len() >= rows * groups * GROUP && panels.codes.as_ptr().addr().is_multiple_of(64)
         );
-        assert!([panels.scales, panels.biases, panels.errors].iter().all(|values| values.len() >= rows));
+        assert!(panels.measures.len() >= rows && panels.biases.len() >= rows);
         assert!(tiles.codes.len() >= probes * groups);
         assert!(tiles.starts.len() >= probes * groups.div_ceil(self.grid.segment));
         assert!([tiles.scales, tiles.norms].iter().all(|values| values.len() >= probes));

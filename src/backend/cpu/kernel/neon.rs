@@ -5,14 +5,16 @@
 //! stable yet.
 
 use std::arch::aarch64::{
-    float32x4_t, int32x4_t, vaddvq_u32, vcgeq_f32, vcvtq_f32_s32, vdupq_n_f32, vdupq_n_s32, vfmaq_f32,
-    vld1q_f32, vld1q_s8, vmulq_f32, vorrq_u32, vreinterpretq_s8_s32, vst1q_f32,
+    float32x4_t, int32x4_t, vaddvq_u32, vandq_u32, vcgeq_f32, vcvtq_f32_s32, vdupq_n_f32, vdupq_n_s32,
+    vdupq_n_u32, vfmaq_f32, vld1q_f32, vld1q_s8, vld1q_u32, vmulq_f32, vorrq_u32, vreinterpretq_f32_u32,
+    vreinterpretq_s8_s32, vshlq_n_u32, vst1q_f32,
 };
 use std::arch::asm;
 use std::ops::Range;
 
 use super::{
-    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, PANEL, PANEL_GROUP_BYTES, Panels, Tiles, tile_width,
+    ENOUGH_HITS, FETCH_AHEAD, Grid, Hit, Kernel, Measures, PANEL, PANEL_GROUP_BYTES, Panels, Tiles,
+    tile_width,
 };
 use crate::config::Instructions;
 
@@ -77,9 +79,11 @@ unsafe fn scan_tile<const W: usize>(
             let mut reached = vcgeq_f32(vdupq_n_f32(-1.0), vdupq_n_f32(1.0));
             for part in 0..PARTS {
                 let at = row + part * 4;
-                let errors = vld1q_f32(panels.errors.as_ptr().add(at));
+                let measures = vld1q_u32(panels.measures.as_ptr().add(at).cast());
+                let errors = vreinterpretq_f32_u32(vshlq_n_u32::<16>(measures));
+                let scales = vreinterpretq_f32_u32(vandq_u32(measures, vdupq_n_u32(Measures::SCALE)));
                 let biases = vld1q_f32(panels.biases.as_ptr().add(at));
-                let scales = vmulq_f32(vld1q_f32(panels.scales.as_ptr().add(at)), scale);
+                let scales = vmulq_f32(scales, scale);
                 let rest = vfmaq_f32(biases, errors, norm);
                 upper[part] = vfmaq_f32(rest, vcvtq_f32_s32(sums[part]), scales);
                 reached = vorrq_u32(reached, vcgeq_f32(upper[part], cut));

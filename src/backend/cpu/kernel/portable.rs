@@ -24,14 +24,13 @@ fn scan(panels: &Panels<'_>, tiles: &Tiles<'_>, range: Range<usize>, hits: &mut 
         let codes =
             &panels.codes[panel * groups * PANEL_GROUP_BYTES..(panel + 1) * groups * PANEL_GROUP_BYTES];
         let rows = panel * PANEL..(panel + 1) * PANEL;
-        let (scales, biases, errors) =
-            (&panels.scales[rows.clone()], &panels.biases[rows.clone()], &panels.errors[rows]);
+        let (measures, biases) = (&panels.measures[rows.clone()], &panels.biases[rows]);
         for (probe, words) in tiles.codes.chunks_exact(groups).enumerate() {
             let sums = products(codes, words, tiles.starts[probe]);
             let mut upper = [0.0_f32; PANEL];
             for row in 0..PANEL {
-                let rest = errors[row] * tiles.norms[probe] + biases[row];
-                upper[row] = sums[row] as f32 * (scales[row] * tiles.scales[probe]) + rest;
+                let rest = measures[row].error() * tiles.norms[probe] + biases[row];
+                upper[row] = sums[row] as f32 * (measures[row].scale() * tiles.scales[probe]) + rest;
             }
             let reaches = |row: usize| u32::from(upper[row] >= tiles.cuts[probe]) << row;
             let reached = (0..PANEL).map(reaches).fold(0, |all, row| all | row);

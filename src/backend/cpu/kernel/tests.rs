@@ -99,15 +99,14 @@ impl Work {
     fn scan(&self, cut: f32) -> Vec<(usize, usize, f32)> {
         let (codes, (words, starts)) = (self.codes(), self.tiles());
         let padded = self.rows.len().next_multiple_of(PANEL);
-        let scales: Vec<f32> = (0..padded).map(|row| 1.0 + (row % 3) as f32).collect();
+        let measures: Vec<Measures> =
+            (0..padded).map(|row| Measures::new(1.0 + (row % 3) as f32, (row % 5) as f32)).collect();
         let biases: Vec<f32> =
             (0..padded).map(|row| if row < self.rows.len() { row as f32 } else { f32::NAN }).collect();
-        let errors: Vec<f32> = (0..padded).map(|row| (row % 5) as f32).collect();
         let norms = vec![2.0; self.probes.len()];
         let probe_scales: Vec<f32> = (0..self.probes.len()).map(|probe| 1.0 + (probe % 2) as f32).collect();
         let cuts = vec![cut; self.probes.len()];
-        let panels =
-            Panels { groups: self.groups, codes: &codes, scales: &scales, biases: &biases, errors: &errors };
+        let panels = Panels { groups: self.groups, codes: &codes, measures: &measures, biases: &biases };
         let tiles =
             Tiles { codes: &words, starts: &starts, scales: &probe_scales, norms: &norms, cuts: &cuts };
         let (mut found, mut hits, mut panel) = (Vec::new(), Vec::new(), 0);
@@ -142,6 +141,17 @@ impl Work {
         }
         expected
     }
+}
+
+#[test]
+fn measures_are_rounded_up_to_eight_bits_and_no_further() {
+    for value in [0.0, 1.0, 1.5, 0.003_921_6, 1e-30, 3.999_999_8, f32::MIN_POSITIVE] {
+        let half = half_precise(value);
+        assert!(half >= value && half <= value * (1.0 + 1.0 / 128.0), "{value} {half}");
+        let measures = Measures::new(half, value);
+        assert_eq!([measures.scale(), measures.error()].map(f32::to_bits), [half.to_bits(); 2]);
+    }
+    assert_eq!(Measures::default(), Measures::new(0.0, 0.0));
 }
 
 #[test]
