@@ -97,7 +97,6 @@ pub(super) fn screen(
         for (place, chunk) in rows.chunks().iter().enumerate() {
             rows.on_device(&engine.device, chunk)?;
             pass.cut(engine, place)?;
-            engine.device.flush()?;
             for left in (0..RESCANS).rev() {
                 pass.collect(engine, place)?;
                 let answers = engine.memory.answers.get(&engine.device, range.len() * words)?;
