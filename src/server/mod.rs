@@ -181,10 +181,11 @@ pub async fn run(
 }
 
 async fn load_galleries(
-    settings: Settings,
+    mut settings: Settings,
     serving: Arc<Serving>,
     health: Health,
 ) -> Result<(), ServerError> {
+    settings.backend.opencl.warm_up_top_k = Some(settings.recognition.top_k);
     let label = if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off };
     let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
     let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;

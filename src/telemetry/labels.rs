@@ -131,6 +131,20 @@ closed_sets! {
         Reference = "reference",
     }
 
+    /// What came of asking for a compiled kernel that may be kept on disk.
+    ProgramCacheResult {
+        /// It was there, and the driver took it.
+        Hit = "hit",
+        /// It was not there.
+        Miss = "miss",
+        /// It was made by another version of the driver, or the driver refused it.
+        Stale = "stale",
+        /// Its file is damaged or cannot be read.
+        Corrupt = "corrupt",
+        /// It was compiled, but could not be kept.
+        Unwritable = "unwritable",
+    }
+
     /// Why OpenCL does not answer though it was asked for or preferred.
     FallbackReason {
         /// No OpenCL library on this machine.
@@ -235,6 +249,7 @@ mod tests {
             names::<DecisionKind>(),
             names::<Bound>(),
             names::<BackendName>(),
+            names::<ProgramCacheResult>(),
             names::<ChoiceReason>(),
         ] {
             assert_eq!(set.iter().collect::<BTreeSet<_>>().len(), set.len(), "{set:?}");

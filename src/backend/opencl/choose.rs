@@ -41,6 +41,8 @@ pub struct DeviceRecord {
     pub device_index: usize,
     /// The platform's name.
     pub platform: String,
+    /// The platform's version.
+    pub platform_version: String,
     /// The device's name.
     pub name: String,
     /// What it is.
@@ -224,12 +226,14 @@ fn fits(device: &DeviceRecord, choice: &DeviceChoice) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, Sources};
 
     fn device(place: (usize, usize), name: &str, kind: DeviceKind) -> DeviceRecord {
         DeviceRecord {
             platform_index: place.0,
             device_index: place.1,
             platform: format!("platform {}", place.0),
+            platform_version: "OpenCL 3.0".to_owned(),
             name: name.to_owned(),
             kind,
             driver: "1".to_owned(),
@@ -241,13 +245,8 @@ mod tests {
     }
 
     fn settings(device: DeviceChoice, allow_cpu_devices: bool) -> OpenClSettings {
-        OpenClSettings {
-            device,
-            allow_cpu_devices,
-            chunk_rows: 50_000,
-            memory_limit_bytes: None,
-            kernel_dir: None,
-        }
+        let defaults = config::load(&Sources::default()).unwrap().backend.opencl;
+        OpenClSettings { device, allow_cpu_devices, ..defaults }
     }
 
     fn survey(devices: Vec<DeviceRecord>, choice: DeviceChoice, allow_cpu_devices: bool) -> DeviceSurvey {

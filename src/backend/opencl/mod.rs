@@ -11,6 +11,7 @@
 //! `LOOKALIKE_OPENCL_LIBRARY`, in the environment, names the OpenCL loader to open instead of `libOpenCL.so.1`; if that file
 //! cannot be opened, there is no OpenCL on this machine. It is read once, at the first use of OpenCL.
 
+mod cache;
 mod choose;
 mod driver;
 mod lanes;
@@ -23,6 +24,7 @@ mod tests;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::config::OpenClSettings;
 use crate::domain::Matrix;
@@ -32,6 +34,7 @@ use super::{Backend, BackendError, Description, Loaded};
 
 pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReason};
 
+use cache::ProgramCache;
 use driver::device::Device;
 use driver::platform::{self, Found, FoundDevice};
 use lanes::{Engine, LoadedRows, Scratch, Tuning};
@@ -58,6 +61,7 @@ pub struct OpenClBackend {
     engine: Rc<RefCell<Engine>>,
     budget: Rc<Budget>,
     chunk_rows: usize,
+    warm_up_top_k: Option<usize>,
 }
 
 impl OpenClBackend {
@@ -81,13 +85,28 @@ impl OpenClBackend {
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
         let scratch = Scratch::new(&device)?;
         let tuning = Tuning::of(device.record().kind);
-        let engine = Engine { device, tuning, programs: Programs::new(sources), scratch };
+        let programs = Programs::new(sources, ProgramCache::new(&settings.cache_dir, device.record()));
+        let engine = Engine { device, tuning, programs, scratch };
         Ok(Self {
             description,
             engine: Rc::new(RefCell::new(engine)),
             budget,
             chunk_rows: settings.chunk_rows.max(1),
+            warm_up_top_k: settings.warm_up_top_k,
         })
+    }
+}
+
+impl OpenClBackend {
+    /// Builds the kernels that serving these rows needs, if the settings say so. A further scan adds its recipes here.
+    fn warm_up(&self, rows: &Matrix) -> Result<(), BackendError> {
+        let Some(top_k) = self.warm_up_top_k else { return Ok(()) };
+        let engine = &mut *self.engine.borrow_mut();
+        let recipes = engine.recipes(rows, top_k);
+        let (started, count) = (Instant::now(), recipes.len());
+        engine.programs.warm_up(&engine.device, recipes)?;
+        tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
+        Ok(())
     }
 }
 
@@ -105,6 +124,7 @@ impl Backend for OpenClBackend {
                 available: u64::from(u32::MAX) - 1,
             });
         }
+        self.warm_up(rows)?;
         let rows = Rows::load(&self.engine.borrow().device, rows, self.chunk_rows, &self.budget)?;
         Ok(Box::new(LoadedRows { engine: Rc::clone(&self.engine), rows }))
     }

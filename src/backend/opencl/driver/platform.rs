@@ -56,9 +56,15 @@ pub(in crate::backend::opencl) fn find() -> Found {
     };
     for (platform_index, &platform) in platforms.iter().enumerate() {
         let name = platform_text(platform, ffi::CL_PLATFORM_NAME);
+        let platform_version = platform_text(platform, ffi::CL_PLATFORM_VERSION);
         for (device_index, id) in device_ids(platform).into_iter().enumerate() {
-            let record =
-                DeviceRecord { platform_index, device_index, platform: name.clone(), ..describe(id) };
+            let record = DeviceRecord {
+                platform_index,
+                device_index,
+                platform: name.clone(),
+                platform_version: platform_version.clone(),
+                ..describe(id)
+            };
             found.devices.push(FoundDevice { id, record });
         }
         found.platforms.push(name);
@@ -85,6 +91,7 @@ fn describe(device: ffi::cl_device_id) -> DeviceRecord {
         platform_index: 0,
         device_index: 0,
         platform: String::new(),
+        platform_version: String::new(),
         name: device_text(device, ffi::CL_DEVICE_NAME),
         kind: kind(device_number(device, ffi::CL_DEVICE_TYPE)),
         driver: device_text(device, ffi::CL_DRIVER_VERSION),

@@ -23,12 +23,12 @@ use crate::backend::{Ask, BackendError, Loaded, ScreenJob, ScreenTiming, Screene
 use crate::domain::Matrix;
 
 use super::driver::device::{Arg, Device, Event, Kernel};
-use super::program::Programs;
+use super::program::{Programs, Recipe};
 use super::rows::Rows;
 
 use bound::error_bound;
 use collect::{Collector, Scanned};
-use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size};
+use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size, recipes_of_lists};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
 pub(super) use scratch::Scratch;
@@ -58,6 +58,21 @@ pub(super) struct Engine {
     pub(super) programs: Programs,
     /// Its working memory.
     pub(super) scratch: Scratch,
+}
+
+impl Engine {
+    /// The kernels that this scan needs for the first `top_k` of `rows`: for any number of probes, at the first attempt, and in
+    /// company of those who want as many as costs nothing.
+    pub(super) fn recipes(&self, rows: &Matrix, top_k: usize) -> Vec<Recipe> {
+        if rows.rows() == 0 {
+            return Vec::new();
+        }
+        let wanted = [top_k, 1].map(|k| list_size(wanted(k, 0, rows.rows())));
+        let mut lists: Vec<usize> = wanted.into_iter().flatten().collect();
+        lists.sort_unstable();
+        lists.dedup();
+        recipes_of_lists(rows.stride(), &lists, self.tuning)
+    }
 }
 
 /// Rows ready to be scanned.
