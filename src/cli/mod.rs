@@ -10,6 +10,7 @@ mod demo;
 mod devices;
 mod gallery;
 mod output;
+mod probe;
 mod recognize;
 mod search;
 mod serve;
@@ -53,6 +54,9 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Check the configuration and list every fault.
     CheckConfig,
+    /// Try OpenCL drivers, as a process that may be lost by it. Lookalike starts it itself.
+    #[command(name = "probe-opencl", hide = true)]
+    Probe(probe::ProbeArgs),
     /// Time exact search on this machine.
     Bench(bench::BenchArgs),
 }
@@ -87,6 +91,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Recognize(args) => recognize::run(&settings, args, output),
         Command::Gallery(command) => gallery::run(&settings, command, output),
         Command::Devices(args) => devices::run(&settings, args, output),
+        Command::Probe(args) => probe::run(args, output),
         Command::CheckConfig => check_config::run(&settings, output),
         Command::Bench(args) => bench::run(&settings, args, output),
     }

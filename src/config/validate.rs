@@ -178,7 +178,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
     };
     let expected = "auto, off or a folder's path (in quotes if it reads as a number)";
     let cache_dir = reader.parsed("backend.opencl.cache_dir", expected, |text| Some(cache_dir(text)));
-    let expected = "a duration from 1s to 10m, such as 30s";
+    let expected = "a duration from 1s to 10m, such as 1m";
     let probe_timeout = reader.parsed("backend.opencl.probe_timeout", expected, |text| {
         duration(text, Duration::from_secs(1)..=Duration::from_mins(10))
     });

@@ -15,8 +15,10 @@ mod cache;
 mod choose;
 mod driver;
 mod lanes;
+mod probe;
 mod program;
 mod rows;
+mod selftest;
 
 #[cfg(test)]
 mod tests;
@@ -32,26 +34,23 @@ use crate::telemetry::BackendName;
 
 use super::{Backend, BackendError, Description, Loaded};
 
-pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReason};
+pub use choose::{
+    DeviceKind, DeviceRecord, DeviceSurvey, Fault, FaultKind, NoDevice, NoDeviceReason, PlatformRecord,
+};
+pub use probe::{Question, answer, tried_devices};
 
 use cache::ProgramCache;
 use driver::device::Device;
-use driver::platform::{self, Found, FoundDevice};
+use driver::platform;
 use lanes::{Engine, LoadedRows, Scratch, Tuning};
 use program::{Programs, Sources};
 use rows::{Budget, Rows};
 
-/// The OpenCL devices of this machine, and which one these settings take.
+/// The OpenCL devices of this machine, and which one these settings take. The drivers are asked in this process, and trusted.
 ///
 /// Returns at once where there is no loader or no driver, and never fails: what is missing is in the answer.
 pub fn devices(settings: &OpenClSettings) -> DeviceSurvey {
-    survey(settings).0
-}
-
-fn survey(settings: &OpenClSettings) -> (DeviceSurvey, Vec<FoundDevice>) {
-    let Found { loader, platforms, devices, trouble } = platform::find();
-    let records = devices.iter().map(|device| device.record.clone()).collect();
-    (DeviceSurvey::new(loader, platforms, records, trouble, settings), devices)
+    DeviceSurvey::new(platform::find(&[], |_| ()), settings)
 }
 
 /// Scans on one OpenCL device.
@@ -65,16 +64,23 @@ pub struct OpenClBackend {
 }
 
 impl OpenClBackend {
-    /// Takes the device that `settings` choose. Kernels are read now and compiled when first needed.
+    /// Takes the device that `settings` choose among [`devices`]: tried by nobody.
     ///
     /// # Errors
-    /// [`BackendError::NoDevice`] where no device may be taken, [`BackendError::Kernel`] where a file in
-    /// `settings.kernel_dir` cannot be read, [`BackendError::Device`] where the driver refuses.
+    /// [`BackendError::NoDevice`] where no device may be taken, and those of [`Self::open_device`].
     pub fn open(settings: &OpenClSettings) -> Result<Self, BackendError> {
+        let survey = devices(settings);
+        Self::open_device(settings, survey.taken().map_err(BackendError::NoDevice)?)
+    }
+
+    /// Takes a device. Kernels are read now and compiled when a gallery is loaded, or first needed.
+    ///
+    /// # Errors
+    /// [`BackendError::Kernel`] where a file in `settings.kernel_dir` cannot be read, [`BackendError::Device`] where the driver
+    /// refuses.
+    pub fn open_device(settings: &OpenClSettings, record: &DeviceRecord) -> Result<Self, BackendError> {
         let sources = Sources::load(settings.kernel_dir.as_deref())?;
-        let (survey, mut found) = survey(settings);
-        let chosen = survey.chosen.map_err(BackendError::NoDevice)?;
-        let device = Device::open(found.swap_remove(chosen))?;
+        let device = Device::open(record.clone())?;
         let record = device.record();
         let description = Description {
             backend: BackendName::OpenCl,

@@ -9,10 +9,10 @@ use super::super::verify::tests::fan;
 use super::super::{ScanAnswer, ScanRequest};
 use super::*;
 use crate::backend::reference::ReferenceBackend;
-use crate::backend::{Backend, Coverage, Description, Loaded, RowSet, ScreenJob, Screened};
+use crate::backend::{Backend, BackendError, Coverage, Description, Loaded, RowSet, ScreenJob, Screened};
 use crate::config::{CpuSettings, Fallback};
 use crate::domain::Matrix;
-use crate::telemetry::{BackendName, FallbackReason};
+use crate::telemetry::FallbackReason;
 
 /// What a made backend does wrong.
 #[derive(Clone, Copy)]

@@ -37,13 +37,15 @@ impl Run {
     }
 }
 
-/// The program, ready for arguments; in an environment that sets nothing of ours.
+/// The program, ready for arguments; in an environment that sets nothing of ours but where compiled kernels are kept.
 pub(crate) fn lookalike() -> Program {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lookalike"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.to_uppercase().starts_with("LOOKALIKE")) {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    // Kept by the tests' runs, not by the user.
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/opencl");
+    command.env("LOOKALIKE__BACKEND__OPENCL__CACHE_DIR", cache).stdin(Stdio::null());
     Program(command)
 }
 

@@ -18,6 +18,8 @@ fn device(driver: &str) -> DeviceRecord {
         driver: driver.to_owned(),
         global_memory_bytes: 1,
         max_allocation_bytes: 1,
+        extensions: Vec::new(),
+        fault: None,
         usable: true,
         reason: String::new(),
     }

@@ -135,8 +135,9 @@ pub(in crate::backend::opencl) struct Device {
 
 impl Device {
     /// Takes a device into use.
-    pub(in crate::backend::opencl) fn open(found: platform::FoundDevice) -> Result<Self, BackendError> {
-        let platform::FoundDevice { id, record } = found;
+    pub(in crate::backend::opencl) fn open(record: DeviceRecord) -> Result<Self, BackendError> {
+        let id = platform::device_id(&record)
+            .map_err(|reason| BackendError::Device { device: record.name.clone(), reason })?;
         let error = |failure: Failure| failed(&record, failure);
         let mut status = 0;
         // SAFETY: one device from the driver; no properties, no callback.

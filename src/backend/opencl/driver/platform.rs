@@ -9,9 +9,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 use ocl::ffi;
+use serde::{Deserialize, Serialize};
 
 use super::status::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
-use crate::backend::opencl::choose::{DeviceKind, DeviceRecord};
+use crate::backend::opencl::choose::{DeviceKind, DeviceRecord, Listing, PlatformRecord};
 
 /// Most platforms, and most devices of one, that are looked at.
 const MAX_LISTED: usize = 64;
@@ -19,57 +20,60 @@ const MAX_LISTED: usize = 64;
 /// Longest text that a driver may tell.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// What was found on this machine.
-#[derive(Debug, Default)]
-pub(in crate::backend::opencl) struct Found {
-    /// The loader's file name; `None` where there is none.
-    pub(in crate::backend::opencl) loader: Option<String>,
-    /// The platforms' names.
-    pub(in crate::backend::opencl) platforms: Vec<String>,
-    /// All their devices.
-    pub(in crate::backend::opencl) devices: Vec<FoundDevice>,
-    /// What a driver answered instead of its platforms.
-    pub(in crate::backend::opencl) trouble: Option<Failure>,
+/// What is being asked of a driver: where it crashes or hangs, that tells which one it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::backend::opencl) enum Step {
+    /// The loader, for its platforms.
+    Platforms,
+    /// A platform, for itself and its devices; its name where that is known by now.
+    Devices { platform: usize, name: String },
 }
 
-/// A device and what it says of itself.
-#[derive(Debug)]
-pub(in crate::backend::opencl) struct FoundDevice {
-    /// The driver's handle: valid as long as the process lives.
-    pub(in crate::backend::opencl) id: ffi::cl_device_id,
-    /// What it is.
-    pub(in crate::backend::opencl) record: DeviceRecord,
-}
-
-/// Looks at every platform and device.
-pub(in crate::backend::opencl) fn find() -> Found {
-    let mut found = Found { loader: loader(), ..Found::default() };
+/// Looks at every platform but those to be left alone, and at every device of it. Tells each step before it is made.
+pub(in crate::backend::opencl) fn find(leave: &[usize], mut step: impl FnMut(Step)) -> Listing {
+    step(Step::Platforms);
+    let mut found = Listing { loader: loader(), ..Listing::default() };
     if found.loader.is_none() {
         return found;
     }
     let platforms = match platform_ids() {
         Ok(platforms) => platforms,
         Err(failure) => {
-            found.trouble = (failure.status != PLATFORM_NOT_FOUND).then_some(failure);
+            found.trouble = (failure.status != PLATFORM_NOT_FOUND).then(|| failure.to_string());
             return found;
         }
     };
     for (platform_index, &platform) in platforms.iter().enumerate() {
-        let name = platform_text(platform, ffi::CL_PLATFORM_NAME);
-        let platform_version = platform_text(platform, ffi::CL_PLATFORM_VERSION);
-        for (device_index, id) in device_ids(platform).into_iter().enumerate() {
-            let record = DeviceRecord {
-                platform_index,
-                device_index,
-                platform: name.clone(),
-                platform_version: platform_version.clone(),
-                ..describe(id)
-            };
-            found.devices.push(FoundDevice { id, record });
+        let mut record = PlatformRecord { name: String::new(), version: String::new(), fault: None };
+        if !leave.contains(&platform_index) {
+            step(Step::Devices { platform: platform_index, name: String::new() });
+            record.name = platform_text(platform, ffi::CL_PLATFORM_NAME);
+            record.version = platform_text(platform, ffi::CL_PLATFORM_VERSION);
+            step(Step::Devices { platform: platform_index, name: record.name.clone() });
+            for (device_index, id) in device_ids(platform).into_iter().enumerate() {
+                found.devices.push(DeviceRecord {
+                    platform_index,
+                    device_index,
+                    platform: record.name.clone(),
+                    platform_version: record.version.clone(),
+                    ..describe(id)
+                });
+            }
         }
-        found.platforms.push(name);
+        found.platforms.push(record);
     }
     found
+}
+
+/// The driver's handle of a device that was found before, valid as long as the process lives. No other platform is asked.
+pub(super) fn device_id(record: &DeviceRecord) -> Result<ffi::cl_device_id, String> {
+    let platforms = platform_ids().map_err(|failure| failure.to_string())?;
+    let platform = platforms.get(record.platform_index).ok_or("its platform is gone")?;
+    let devices = device_ids(*platform);
+    let id = *devices.get(record.device_index).ok_or("it is gone")?;
+    // Drivers may come back in another order.
+    let name = device_text(id, ffi::CL_DEVICE_NAME);
+    if name == record.name { Ok(id) } else { Err(format!("{name} stands in its place")) }
 }
 
 /// How many compute units a device has; at least 1.
@@ -87,6 +91,7 @@ fn describe(device: ffi::cl_device_id) -> DeviceRecord {
     } else {
         ""
     };
+    let extensions = device_text(device, ffi::CL_DEVICE_EXTENSIONS);
     DeviceRecord {
         platform_index: 0,
         device_index: 0,
@@ -97,6 +102,8 @@ fn describe(device: ffi::cl_device_id) -> DeviceRecord {
         driver: device_text(device, ffi::CL_DRIVER_VERSION),
         global_memory_bytes: device_number(device, ffi::CL_DEVICE_GLOBAL_MEM_SIZE),
         max_allocation_bytes: device_number(device, ffi::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        extensions: extensions.split_whitespace().map(str::to_owned).collect(),
+        fault: None,
         usable: fault.is_empty(),
         reason: fault.to_owned(),
     }

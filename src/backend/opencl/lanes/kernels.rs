@@ -69,12 +69,10 @@ pub(super) struct Parameters {
 pub(super) fn recipes_of_lists(stride: usize, lists: &[usize], tuning: Tuning) -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for &list in lists {
-        for probes in QUERY_COUNTS {
-            let tiling = Tiling::new(probes, tuning);
-            for role in [Role::ScanLanes, Role::MergeLists] {
-                recipes.push(Parameters { role, stride, list, tiling }.recipe());
-            }
-        }
+        let recipe =
+            |role, probes| Parameters { role, stride, list, tiling: Tiling::new(probes, tuning) }.recipe();
+        recipes.push(recipe(Role::MergeLists, 1));
+        recipes.extend(QUERY_COUNTS.map(|probes| recipe(Role::ScanLanes, probes)));
     }
     recipes
 }
