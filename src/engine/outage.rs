@@ -69,7 +69,7 @@ fn recover(reopen: &Reopen, snapshots: Vec<Arc<Snapshot>>) -> Result<Recovered, 
             Err(error) if error.is_of_device() => return Err(error),
             // It stays where it is, and is tried by itself.
             Err(error) => {
-                tracing::warn!(gallery = snapshot.profile().name, %error, "a gallery stays on the CPU")
+                tracing::warn!(gallery = snapshot.profile().name, %error, "a gallery stays on the CPU");
             }
         }
     }

@@ -107,9 +107,10 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         return Err(error);
     }
     let reason = reason_of(&error);
+    let told = sentence_of(&error);
     let sentence = match wish {
-        Wish::Configured => format!("backend.kind is opencl, but {error}"),
-        Wish::Preferred => format!("backend.kind is auto, but {error}"),
+        Wish::Configured => format!("backend.kind is opencl, but {told}"),
+        Wish::Preferred => format!("backend.kind is auto, but {told}"),
     };
     let choice = BackendChoice {
         backends: vec![cpu_description],
@@ -143,6 +144,11 @@ impl From<NoDeviceReason> for FallbackReason {
             NoDeviceReason::Fault(FaultKind::SelfTest) => Self::SelfTest,
         }
     }
+}
+
+/// A backend's error for those who ask: a compiler's log stays in ours.
+pub(super) fn sentence_of(error: &BackendError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The label of a backend's error.

@@ -198,7 +198,7 @@ impl Residents {
             backend: cpu.description().backend,
             fallback: Some(BackendFallback {
                 reason: plan::reason_of(because),
-                sentence: because.to_string(),
+                sentence: plan::sentence_of(because),
             }),
             retry_at,
         })
@@ -251,9 +251,12 @@ impl Residents {
                 self.show_memory();
             }
             Some(Err(error)) => {
+                // What answers in its place goes on saying why it went out in the first place.
+                let because = outage.because.clone();
                 let retry_at = self.pauses.failed(Instant::now());
                 tracing::warn!(%error, "the device cannot be taken into service again yet");
-                self.outage = Some(Outage::new(error, retry_at));
+                self.outage = Some(Outage::new(because, retry_at));
+                self.note_failure(&error);
             }
         }
     }

@@ -121,7 +121,8 @@ impl ProgramCache {
 
     fn file_name(&self, of: Ingredients<'_>) -> String {
         let name = hash([of.source, of.options, of.function, &self.device.platform, &self.device.name]);
-        name[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>() + ENDING
+        let [number, ..] = name.as_chunks::<16>().0 else { return ENDING.to_owned() };
+        format!("{:032x}{ENDING}", u128::from_be_bytes(*number))
     }
 
     fn key(&self, of: Ingredients<'_>) -> Hash {

@@ -24,6 +24,7 @@ mod selftest;
 mod tests;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +38,7 @@ use super::{Backend, BackendError, Description, Loaded};
 pub use choose::{
     DeviceKind, DeviceRecord, DeviceSurvey, Fault, FaultKind, NoDevice, NoDeviceReason, PlatformRecord,
 };
-pub use probe::{Question, answer, tried_devices};
+pub use probe::{Question, answer, opens, tried_devices};
 
 use cache::ProgramCache;
 use driver::device::Device;
@@ -51,6 +52,24 @@ use rows::{Budget, Rows};
 /// Returns at once where there is no loader or no driver, and never fails: what is missing is in the answer.
 pub fn devices(settings: &OpenClSettings) -> DeviceSurvey {
     DeviceSurvey::new(platform::find(&[], |_| ()), settings)
+}
+
+/// What is kept of compiled kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPrograms {
+    /// The folder.
+    pub folder: PathBuf,
+    /// How many programs are in it.
+    pub files: usize,
+    /// Why none can be added.
+    pub trouble: Option<String>,
+}
+
+/// What is kept of compiled kernels under these settings; `None` where nothing is. Makes the folder if need be.
+pub fn kept_programs(settings: &OpenClSettings) -> Option<KeptPrograms> {
+    let folder = cache::folder(&settings.cache_dir)?;
+    let trouble = cache::check_writable(&folder).err().map(|error| error.to_string());
+    Some(KeptPrograms { files: cache::count(&folder).unwrap_or(0), trouble, folder })
 }
 
 /// Scans on one OpenCL device.

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use crate::backend::BackendError;
 
 use super::cache::{Ingredients, ProgramCache};
+use super::driver::build::binary;
 use super::driver::device::{Device, Kernel};
 
 /// Most kernels kept: all sizes for a few dimensions.
@@ -137,7 +138,7 @@ impl Programs {
                 let program = device.compile(&source, &options)?;
                 // Some drivers finish their work when the kernel is made: a program is kept once that has worked.
                 let kernel = device.kernel(&program, recipe.function)?;
-                Ok((kernel, device.binary(&program)))
+                Ok((kernel, binary(&program)))
             },
         )
     }

@@ -16,6 +16,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::served::PROGRAM_CACHE;
+
 /// A finished run of the program.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -43,9 +45,7 @@ pub(crate) fn lookalike() -> Program {
     for (name, _) in std::env::vars().filter(|(name, _)| name.to_uppercase().starts_with("LOOKALIKE")) {
         command.env_remove(name);
     }
-    // Kept by the tests' runs, not by the user.
-    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/opencl");
-    command.env("LOOKALIKE__BACKEND__OPENCL__CACHE_DIR", cache).stdin(Stdio::null());
+    command.env("LOOKALIKE__BACKEND__OPENCL__CACHE_DIR", PROGRAM_CACHE).stdin(Stdio::null());
     Program(command)
 }
 

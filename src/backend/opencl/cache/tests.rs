@@ -109,7 +109,7 @@ fn a_damaged_file_is_told_apart_and_replaced() {
         ("cut after its head", sound[..HEAD_BYTES].to_vec()),
         ("cut by a byte", sound[..sound.len() - 1].to_vec()),
         ("longer", [&sound[..], b"x"].concat()),
-        ("noise", (0..4096).map(|i| (i * 131 % 251) as u8).collect()),
+        ("noise", (0..4096_u32).map(|i| (i * 131 % 251) as u8).collect()),
         ("another magic", flipped(0)),
         ("another checksum", flipped(MAGIC.len() + HASH_BYTES)),
         ("another binary", flipped(sound.len() - 1)),

@@ -37,7 +37,7 @@ impl Device {
         Ok(program)
     }
 
-    /// Takes back a program that [`Self::binary`] gave for the same options.
+    /// Takes back a program that [`binary`] gave for the same options.
     pub(in crate::backend::opencl) fn revive(&self, binary: &[u8], options: &str) -> Result<Program, String> {
         let (bytes, length) = (binary.as_ptr(), binary.len());
         let (mut loaded, mut status) = (0, 0);
@@ -58,19 +58,6 @@ impl Device {
         Failure::check("clCreateProgramWithBinary", loaded).map_err(|failure| failure.to_string())?;
         self.build(&program, options)?;
         Ok(program)
-    }
-
-    /// What the driver made of a program, to be taken back by [`Self::revive`].
-    pub(in crate::backend::opencl) fn binary(&self, program: &Program) -> Result<Vec<u8>, String> {
-        let mut length = 0_usize;
-        self.program_info(program, ffi::CL_PROGRAM_BINARY_SIZES, &mut length)?;
-        if length == 0 || length > MAX_BINARY_BYTES {
-            return Err(format!("expected a binary of 1 to {MAX_BINARY_BYTES} bytes, got {length}"));
-        }
-        let mut bytes = vec![0_u8; length];
-        let mut place = bytes.as_mut_ptr();
-        self.program_info(program, ffi::CL_PROGRAM_BINARIES, &mut place)?;
-        Ok(bytes)
     }
 
     /// The function `name` of a program that is built.
@@ -101,27 +88,6 @@ impl Device {
             let kind = if status == BUILD_PROGRAM_FAILURE { "does not compile" } else { "cannot be built" };
             format!("{kind} for {} with {options} ({failure}); build log:\n{log}", self.record().name)
         })
-    }
-
-    /// One value that a program tells of its one device.
-    fn program_info<T>(
-        &self,
-        program: &Program,
-        what: ffi::cl_program_info,
-        value: &mut T,
-    ) -> Result<(), String> {
-        // SAFETY: the program is this device's alone, so that it has one binary: one size, or one address to copy it to, which
-        // `binary` gives room for as much as the driver said.
-        let status = unsafe {
-            ffi::clGetProgramInfo(
-                program.0,
-                what,
-                size_of::<T>(),
-                ptr::from_mut(value).cast::<c_void>(),
-                ptr::null_mut(),
-            )
-        };
-        Failure::check("clGetProgramInfo", status).map_err(|failure| failure.to_string())
     }
 
     fn build_log(&self, program: &Program) -> String {
@@ -155,4 +121,33 @@ impl Device {
         };
         if status == 0 { limit.max(1) } else { 1 }
     }
+}
+
+/// What the driver made of a program, to be taken back by [`Device::revive`].
+pub(in crate::backend::opencl) fn binary(program: &Program) -> Result<Vec<u8>, String> {
+    let mut length = 0_usize;
+    program_info(program, ffi::CL_PROGRAM_BINARY_SIZES, &mut length)?;
+    if length == 0 || length > MAX_BINARY_BYTES {
+        return Err(format!("expected a binary of 1 to {MAX_BINARY_BYTES} bytes, got {length}"));
+    }
+    let mut bytes = vec![0_u8; length];
+    let mut place = bytes.as_mut_ptr();
+    program_info(program, ffi::CL_PROGRAM_BINARIES, &mut place)?;
+    Ok(bytes)
+}
+
+/// One value that a program tells of its one device.
+fn program_info<T>(program: &Program, what: ffi::cl_program_info, value: &mut T) -> Result<(), String> {
+    // SAFETY: the program is this device's alone, so that it has one binary: one size, or one address to copy it to, which
+    // `binary` gives room for as much as the driver said.
+    let status = unsafe {
+        ffi::clGetProgramInfo(
+            program.0,
+            what,
+            size_of::<T>(),
+            ptr::from_mut(value).cast::<c_void>(),
+            ptr::null_mut(),
+        )
+    };
+    Failure::check("clGetProgramInfo", status).map_err(|failure| failure.to_string())
 }

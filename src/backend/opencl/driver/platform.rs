@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "the OpenCL boundary: queries of platforms and devices")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 use ocl::ffi;
@@ -132,6 +132,30 @@ fn loader() -> Option<String> {
     let name = unsafe { lookalike_opencl_library() };
     // SAFETY: NULL, or a NUL-terminated text that is never changed or freed.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
+/// Opens a driver's library; the `Err` says why it cannot be.
+#[cfg(target_os = "linux")]
+pub(in crate::backend::opencl) fn open_library(name: &str) -> Result<(), String> {
+    unsafe extern "C" {
+        /// In `loader.c`.
+        fn lookalike_opencl_refusal(name: *const c_char) -> *const c_char;
+    }
+    let name = CString::new(name).map_err(|_| "a NUL character in its name".to_owned())?;
+    // SAFETY: a NUL-terminated text. What the library does when it is opened is its own affair, and why this is asked in a process
+    // that may be lost.
+    let refusal = unsafe { lookalike_opencl_refusal(name.as_ptr()) };
+    if refusal.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a NUL-terminated text that lasts until this thread asks the dynamic linker for something else.
+    Err(unsafe { CStr::from_ptr(refusal) }.to_string_lossy().into_owned())
+}
+
+/// Elsewhere drivers are the system's own affair.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::backend::opencl) fn open_library(_: &str) -> Result<(), String> {
+    Ok(())
 }
 
 /// Elsewhere the system's own OpenCL is linked, and the program would not have started without it.

@@ -24,12 +24,13 @@ pub fn answer(question: Question, out: &mut dyn Write) -> io::Result<()> {
             let cache_dir = cache_dir.map_or(CacheDir::Off, CacheDir::Folder);
             let defaults = config::load(&Sources::default()).map_err(io::Error::other)?.backend.opencl;
             let chunk_rows = selftest::CHUNK_ROWS;
-            let settings = OpenClSettings { kernel_dir, cache_dir, chunk_rows, ..defaults };
+            let settings = OpenClSettings { chunk_rows, kernel_dir, cache_dir, ..defaults };
             let tested = OpenClBackend::open_device(&settings, &device)
                 .map_err(|error| error.to_string())
                 .and_then(|mut backend| selftest::run(&mut backend));
             Line::Tested(tested)
         }
+        Question::Open { library } => Line::Opened(platform::open_library(&library)),
     };
     say(out, &last)
 }

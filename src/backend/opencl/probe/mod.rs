@@ -18,7 +18,7 @@ use crate::config::{OpenClSettings, Prober};
 
 use super::cache;
 use super::choose::{DeviceRecord, DeviceSurvey, Fault, FaultKind, Listing};
-use super::driver::platform::Step;
+use super::driver::platform::{self, Step};
 
 pub use answer::answer;
 use child::{Child, Failed};
@@ -43,6 +43,11 @@ pub enum Question {
         /// The folder where compiled kernels are kept, if they are.
         cache_dir: Option<PathBuf>,
     },
+    /// Whether a driver's library can be opened.
+    Open {
+        /// Its name or path, as an ICD file has it.
+        library: String,
+    },
 }
 
 /// A line of a child's answer: steps first, the answer last.
@@ -52,6 +57,8 @@ enum Line {
     Listed(Listing),
     /// Whether it passed, or what was wrong.
     Tested(Result<(), String>),
+    /// Whether it opened, or why not.
+    Opened(Result<(), String>),
 }
 
 /// The OpenCL devices of this machine, and which one these settings take: none that did not pass its test.
@@ -82,6 +89,17 @@ pub fn tried_devices(settings: &OpenClSettings) -> DeviceSurvey {
     DeviceSurvey::new(found, settings)
 }
 
+/// Whether a driver's library can be opened, as the loader does with what ICD files name; the `Err` says why not.
+pub fn opens(settings: &OpenClSettings, library: &str) -> Result<(), String> {
+    let Prober::Program(program) = &settings.prober else { return platform::open_library(library) };
+    let child = Child { program, limit: settings.probe_timeout };
+    match child.ask(&Question::Open { library: library.to_owned() }) {
+        Ok(Line::Opened(opened)) => opened,
+        Ok(Line::Step(_) | Line::Listed(_) | Line::Tested(_)) => Err(child::no_answer(None).fault.text),
+        Err(failed) => Err(format!("its library {}", failed.fault.text)),
+    }
+}
+
 /// Lists what there is, leaving alone what ends the child.
 fn list(child: &Child<'_>) -> Listing {
     let mut bad: Vec<(usize, String, Fault)> = Vec::new();
@@ -96,7 +114,7 @@ fn list(child: &Child<'_>) -> Listing {
                 }
                 return found;
             }
-            Ok(Line::Step(_) | Line::Tested(_)) => child::no_answer(None),
+            Ok(Line::Step(_) | Line::Tested(_) | Line::Opened(_)) => child::no_answer(None),
             Err(failed) => failed,
         };
         let Failed { fault, step } = failed;
@@ -126,7 +144,7 @@ fn test(child: &Child<'_>, device: &DeviceRecord, settings: &OpenClSettings) -> 
         Ok(Line::Tested(passed)) => {
             passed.map_err(|text| Fault { kind: FaultKind::SelfTest, text: format!("self-test: {text}") })
         }
-        Ok(Line::Step(_) | Line::Listed(_)) => Err(child::no_answer(None).fault),
+        Ok(Line::Step(_) | Line::Listed(_) | Line::Opened(_)) => Err(child::no_answer(None).fault),
         Err(Failed { fault, .. }) => {
             Err(Fault { text: format!("{} during its self-test", fault.text), ..fault })
         }
