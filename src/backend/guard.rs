@@ -19,6 +19,9 @@ use super::{Ask, Backend, BackendError, Description, Loaded, RowSet, ScreenJob, 
 /// How long the thread is waited for at the end, so that the device is released in order.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
+/// How many times as long a backend may take to open, or to make rows ready, as for a batch: copying them and compiling take long.
+const LOADING: u32 = 10;
+
 /// Most numbers of rows whose class is remembered.
 const MAX_CLASSES: usize = 4096;
 
@@ -81,7 +84,7 @@ struct Batch {
 }
 
 impl Guarded {
-    /// Opens a backend on a thread of its own; `limit` is how long it may take for that, and for each job.
+    /// Opens a backend on a thread of its own; `limit` is how long it may take for a batch.
     pub fn start<B: Backend + 'static>(
         device: &str,
         limit: Duration,
@@ -98,7 +101,7 @@ impl Guarded {
                 device: device.to_owned(),
                 reason: format!("no thread for it: {error}"),
             })?;
-        match link.answer()? {
+        match link.answer(LOADING)? {
             Answer::Opened(opened) => Ok(Self { description: opened?, link }),
             Answer::Loaded(_) | Answer::Screened { .. } | Answer::Class(_) => Err(link.out_of_order()),
         }
@@ -107,7 +110,7 @@ impl Guarded {
     /// As [`Backend::load`], in a type that may go to another thread.
     pub fn load_rows(&mut self, rows: &Arc<Matrix>) -> Result<GuardedRows, BackendError> {
         let place = self.link.next_place();
-        match self.link.ask(Job::Load { place, rows: Arc::clone(rows) })? {
+        match self.link.ask(Job::Load { place, rows: Arc::clone(rows) }, LOADING)? {
             Answer::Loaded(loaded) => Ok(GuardedRows {
                 link: Arc::clone(&self.link),
                 place,
@@ -135,7 +138,7 @@ impl Loaded for GuardedRows {
         let mut batch = self.batch.take().unwrap_or_default();
         batch.fill(job);
         std::mem::swap(&mut batch.screened, into);
-        match self.link.ask(Job::Screen { place: self.place, batch })? {
+        match self.link.ask(Job::Screen { place: self.place, batch }, 1)? {
             Answer::Screened { result, mut batch, device_bytes } => {
                 std::mem::swap(&mut batch.screened, into);
                 self.batch = Some(batch);
@@ -152,7 +155,9 @@ impl Loaded for GuardedRows {
             return *class;
         }
         // Of a backend that is lost, any will do: nothing is scanned together any more.
-        let Ok(Answer::Class(class)) = self.link.ask(Job::Class { place: self.place, k }) else { return 0 };
+        let Ok(Answer::Class(class)) = self.link.ask(Job::Class { place: self.place, k }, 1) else {
+            return 0;
+        };
         if classes.len() >= MAX_CLASSES {
             classes.clear();
         }
@@ -188,21 +193,22 @@ impl Link {
         }
     }
 
-    fn ask(&self, job: Job) -> Result<Answer, BackendError> {
+    fn ask(&self, job: Job, times: u32) -> Result<Answer, BackendError> {
         self.tell(job);
-        self.answer()
+        self.answer(times)
     }
 
-    /// Waits for the answer to what was asked; the thread is lost if none comes.
-    fn answer(&self) -> Result<Answer, BackendError> {
+    /// Waits so many times the limit for the answer to what was asked; the thread is lost if none comes.
+    fn answer(&self, times: u32) -> Result<Answer, BackendError> {
         let mut ends = self.ends();
         if let Some(lost) = &ends.lost {
             return Err(lost.clone());
         }
         let device = || self.device.clone();
-        let lost = match ends.answers.recv_timeout(self.limit) {
+        let limit = self.limit.saturating_mul(times);
+        let lost = match ends.answers.recv_timeout(limit) {
             Ok(answer) => return Ok(answer),
-            Err(RecvTimeoutError::Timeout) => BackendError::TimedOut { device: device(), limit: self.limit },
+            Err(RecvTimeoutError::Timeout) => BackendError::TimedOut { device: device(), limit },
             Err(RecvTimeoutError::Disconnected) => BackendError::Ended { device: device() },
         };
         (ends.jobs, ends.lost) = (None, Some(lost.clone()));

@@ -220,7 +220,7 @@ impl RowSet {
 }
 
 impl BackendError {
-    /// Whether it concerns the device as a whole, rather than one gallery or one kernel.
+    /// Whether it concerns the device as a whole for certain; another may concern one gallery or one kernel alone.
     pub fn is_of_device(&self) -> bool {
         match self {
             Self::NoDevice(_)

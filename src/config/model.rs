@@ -189,7 +189,7 @@ pub struct OpenClSettings {
     pub cache_dir: CacheDir,
     /// How long the process that tries a device may take.
     pub probe_timeout: Duration,
-    /// How long a device may take for a batch, or to get ready for a gallery.
+    /// How long a device may take for a batch; ten times as long to get ready for a gallery.
     pub timeout: Duration,
     /// Where devices are tried. No key of the file: the program sets it, tests and other users of the library are left alone.
     pub prober: Prober,

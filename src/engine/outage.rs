@@ -28,6 +28,12 @@ impl Outage {
         Self { because, retry_at, coming: None }
     }
 
+    /// Whether it is being brought back.
+    #[cfg(test)]
+    pub(super) fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
     /// Begins to bring it back when it is time to, with these generations; what came of it, once.
     pub(super) fn look(
         &mut self,

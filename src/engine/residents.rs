@@ -163,13 +163,15 @@ impl Residents {
         }
     }
 
-    /// Loads a generation on the CPU because the primary failed it, where the configuration allows that.
+    /// Loads a generation on the CPU because the primary failed to load or to scan it, where the configuration allows that.
     pub(super) fn settle_on_cpu(
         &mut self,
         snapshot: &Arc<Snapshot>,
         because: BackendError,
     ) -> Result<Resident, BackendError> {
-        if because.is_of_device() && self.reopen.is_some() {
+        let holds_others = self.held.iter().any(|held| held.backend == self.primary.description().backend);
+        // Where nothing else is on the device, opening it anew costs nobody anything, and mends more than trying again would.
+        if self.reopen.is_some() && (because.is_of_device() || !holds_others) {
             self.take_out(&because);
             return self.on_cpu(snapshot, &because, None);
         }
@@ -281,3 +283,6 @@ impl Residents {
         telemetry::backend_state(self.primary.description().backend, state);
     }
 }
+
+#[cfg(test)]
+mod tests;

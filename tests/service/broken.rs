@@ -1,9 +1,13 @@
 //! Drivers that are broken: the right answer arrives, from the CPU where need be, and the metrics tell.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lookalike::grpc::proto::{GetInfoRequest, GetInfoResponse, Probe, SearchRequest, SearchResponse};
+use lookalike::grpc::proto::{
+    GetInfoRequest, GetInfoResponse, Probe, SearchRequest, SearchResponse, SearchResult,
+};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 use tonic::{Code, Status};
 
 use super::support::{
@@ -28,19 +32,24 @@ async fn search(server: &Served, top_k: u32) -> Result<SearchResponse, Status> {
     server.recognition().search(request(top_k)).await.map(tonic::Response::into_inner)
 }
 
-/// What the reference says.
-async fn truth(top_k: u32) -> SearchResponse {
+/// What the reference says: asked once, since some tests ask again and again.
+async fn truth(top_k: u32) -> Vec<SearchResult> {
+    static TOLD: Mutex<BTreeMap<u32, Vec<SearchResult>>> = Mutex::const_new(BTreeMap::new());
+    let mut told = TOLD.lock().await;
+    if let Some(results) = told.get(&top_k) {
+        return results.clone();
+    }
     let folder = data_folder(&sample_faces());
     let server = Server::start(folder.path(), &REFERENCE).await;
     let answer = server.recognition().search(request(top_k)).await.unwrap().into_inner();
     server.stop().await.unwrap();
-    answer
+    told.entry(top_k).or_insert(answer.results).clone()
 }
 
 /// The right answer, and who gave it.
 async fn right_answer(server: &Served, top_k: u32) -> (String, String) {
     let answer = search(server, top_k).await.unwrap();
-    assert_eq!(answer.results, truth(top_k).await.results);
+    assert_eq!(answer.results, truth(top_k).await);
     let meta = answer.meta.unwrap();
     (meta.backend, meta.fallback_reason)
 }
@@ -57,7 +66,7 @@ async fn assert_metric(server: &Served, series: &str, value: f64) {
 /// Served by the device, then by the CPU for this reason, then by the device again.
 async fn fails_and_recovers(told: &[(&str, &str)], reason: &str, text: &str) {
     let fake = Fake::new();
-    let (_data, server) = serve(fake.at_times(lookalike(), told), &["backend.opencl.timeout=2s"]).await;
+    let (_data, server) = serve(fake.at_times(lookalike(), told), &["backend.opencl.timeout=5s"]).await;
     assert_eq!(right_answer(&server, 5).await, ("opencl".to_owned(), String::new()));
     assert!(server.metric("lookalike_device_memory_bytes").await > 0.0);
     fake.begin();
@@ -81,20 +90,21 @@ async fn fails_and_recovers(told: &[(&str, &str)], reason: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_lost_is_replaced_by_the_cpu_until_it_is_back() {
-    fails_and_recovers(&[("ACTION", "error")], "device_error", "CL_OUT_OF_RESOURCES").await;
+    let told = [("ACTION", "error"), ("FUNCTION", "clEnqueueNDRangeKernel")];
+    fails_and_recovers(&told, "device_error", "CL_OUT_OF_RESOURCES").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_hangs_is_left_behind() {
     let told = [("ACTION", "hang"), ("FUNCTION", "clEnqueueReadBuffer"), ("ROLE", "serve")];
-    fails_and_recovers(&told, "device_timed_out", "no answer within 2s (backend.opencl.timeout)").await;
+    fails_and_recovers(&told, "device_timed_out", "no answer within 5s (backend.opencl.timeout)").await;
 }
 
 /// The thread that owns the device is killed in the middle of a request, as nothing in Rust could: no unwinding, no word.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_whose_thread_is_killed_is_left_behind() {
     let told = [("ACTION", "die"), ("FUNCTION", "clEnqueueNDRangeKernel"), ("ROLE", "serve")];
-    fails_and_recovers(&told, "device_timed_out", "no answer within 2s").await;
+    fails_and_recovers(&told, "device_timed_out", "no answer within 5s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +143,7 @@ async fn a_device_that_stays_wrong_stays_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nothing_may_answer_instead_requests_fail_until_the_device_is_back() {
     let fake = Fake::new();
-    let program = fake.at_times(lookalike(), &[("ACTION", "error")]);
+    let program = fake.at_times(lookalike(), &[("ACTION", "error"), ("FUNCTION", "clEnqueueReadBuffer")]);
     let (_data, server) = serve(program, &["backend.fallback=fail"]).await;
     assert_eq!(right_answer(&server, 5).await.0, "opencl");
     fake.begin();
@@ -174,11 +184,7 @@ async fn errors_from_any_call_on_never_reach_a_caller() {
     for from in ["1", "5", "12", "40", "90", "200"] {
         let told = [("ACTION", "error"), ("FROM", from), ("ROLE", "serve")];
         let (_data, server) = serve(fake.always(lookalike(), &told), &[]).await;
-        let mut answered_by = Vec::new();
-        for _ in 0..6 {
-            answered_by.push(right_answer(&server, 5).await.0);
-        }
-        assert_eq!(answered_by.last().unwrap(), "cpu", "from call {from} on: {answered_by:?}");
+        until("the CPU answers", async || (right_answer(&server, 5).await.0 == "cpu").then_some(())).await;
         let fallbacks = server.metric("lookalike_backend_fallback_total{reason=\"device_error\"}").await
             + server.metric("lookalike_backend_fallback_total{reason=\"kernel_error\"}").await
             + server.metric("lookalike_backend_fallback_total{reason=\"out_of_memory\"}").await;
@@ -190,7 +196,10 @@ async fn errors_from_any_call_on_never_reach_a_caller() {
 async fn is_not_used(told: &[(&str, &str)], reason: &str, text: &str) {
     let fake = Fake::new();
     let told: Vec<_> = told.iter().copied().chain([("ROLE", "probe-opencl")]).collect();
-    let (_data, server) = serve(fake.always(lookalike(), &told), &["backend.opencl.probe_timeout=3s"]).await;
+    // Long enough to compile in; who hangs does so before that.
+    let limit = if told.contains(&("ACTION", "hang")) { "3s" } else { "5m" };
+    let limit = format!("backend.opencl.probe_timeout={limit}");
+    let (_data, server) = serve(fake.always(lookalike(), &told), &[&limit]).await;
     let (backend, why) = right_answer(&server, 5).await;
     assert_eq!(backend, "cpu");
     assert!(why.contains(text), "{why}");
@@ -282,7 +291,7 @@ async fn what_a_driver_prints_spoils_nothing() {
 async fn a_hanging_device_does_not_hold_up_the_end() {
     let fake = Fake::new();
     let told = [("ACTION", "hang"), ("FUNCTION", "clEnqueueReadBuffer"), ("ROLE", "serve")];
-    let (_data, server) = serve(fake.at_times(lookalike(), &told), &["backend.opencl.timeout=1s"]).await;
+    let (_data, server) = serve(fake.at_times(lookalike(), &told), &["backend.opencl.timeout=5s"]).await;
     fake.begin();
     assert_eq!(right_answer(&server, 5).await.0, "cpu");
     let asked = std::time::Instant::now();
