@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lookalike::backend::opencl::OpenClBackend;
 use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
-use lookalike::config::{DeviceChoice, OpenClScan, OpenClSettings};
+use lookalike::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
 use lookalike::domain::Matrix;
 
 /// The test that a child process runs, and the variable that tells it that it is one.
@@ -118,11 +118,10 @@ fn matrix(rows: usize, dim: usize, seed: usize) -> Matrix {
 fn scan() {
     let settings = OpenClSettings {
         device: DeviceChoice::Named("oclgrind".to_owned()),
-        allow_cpu_devices: false,
         chunk_rows: 40,
-        memory_limit_bytes: None,
-        scan: OpenClScan::Auto,
         kernel_dir: std::env::var_os(KERNEL_DIR).map(PathBuf::from),
+        cache_dir: CacheDir::Off,
+        ..config::load(&Sources::default()).unwrap().backend.opencl
     };
     let mut backend = OpenClBackend::open(&settings).unwrap();
     let (rows, probes) = (Arc::new(matrix(93, 13, 0)), matrix(5, 13, 500));

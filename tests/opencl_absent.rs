@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 
 use lookalike::backend::BackendError;
 use lookalike::backend::opencl::{NoDeviceReason, OpenClBackend, devices};
-use lookalike::config::{DeviceChoice, OpenClScan, OpenClSettings};
+use lookalike::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
 
 fn settings() -> OpenClSettings {
     OpenClSettings {
         device: DeviceChoice::Auto,
         allow_cpu_devices: true,
-        chunk_rows: 50_000,
-        memory_limit_bytes: None,
-        scan: OpenClScan::Auto,
-        kernel_dir: None,
+        cache_dir: CacheDir::Off,
+        ..config::load(&Sources::default()).unwrap().backend.opencl
     }
 }
 

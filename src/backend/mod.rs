@@ -5,10 +5,12 @@
 //! real dot product by at most [`Candidates::bound`]. One thread owns a backend and all it loaded; nothing here is `Send`.
 
 pub mod cpu;
+pub mod guard;
 pub mod opencl;
 pub mod reference;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -217,6 +219,20 @@ impl RowSet {
     }
 }
 
+impl BackendError {
+    /// Whether it concerns the device as a whole for certain; another may concern one gallery or one kernel alone.
+    pub fn is_of_device(&self) -> bool {
+        match self {
+            Self::NoDevice(_)
+            | Self::Device { .. }
+            | Self::TimedOut { .. }
+            | Self::Ended { .. }
+            | Self::Wrong { .. } => true,
+            Self::Kernel { .. } | Self::OutOfMemory { .. } => false,
+        }
+    }
+}
+
 /// Why a backend could not be had or could not scan.
 #[derive(Clone, Debug, Error)]
 pub enum BackendError {
@@ -238,6 +254,28 @@ pub enum BackendError {
         device: String,
         /// What the driver said.
         reason: String,
+    },
+    /// The device, or its driver, did not answer in time. It is lost: whatever it is asked fails from now on.
+    #[error("OpenCL device {device}: no answer within {limit:?} (backend.opencl.timeout)")]
+    TimedOut {
+        /// Which device.
+        device: String,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// The thread that owned the device has ended, which only a fault of ours can do. It is lost.
+    #[error("OpenCL device {device}: its thread has ended")]
+    Ended {
+        /// Which device.
+        device: String,
+    },
+    /// The device computes wrongly.
+    #[error("OpenCL device {device} computes wrongly: {what}")]
+    Wrong {
+        /// Which device.
+        device: String,
+        /// What gave it away.
+        what: String,
     },
     /// More than the device can hold.
     #[error("{what}: needs {needed} bytes, the device has {available}")]

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::output::{Output, PlainFormat, table};
 use super::settings::SettingsArgs;
-use crate::backend::opencl::{self, DeviceRecord, DeviceSurvey};
+use crate::backend::opencl::{self, DeviceRecord, DeviceSurvey, PlatformRecord};
 
 #[derive(Debug, Args)]
 pub(super) struct DevicesArgs {
@@ -15,11 +15,13 @@ pub(super) struct DevicesArgs {
 }
 
 pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Output) -> anyhow::Result<()> {
-    let survey = opencl::devices(&settings.load([])?.backend.opencl);
+    let survey = opencl::tried_devices(&settings.load([])?.backend.opencl);
     match args.format {
         PlainFormat::Json => {
             let devices: Vec<_> = survey.devices.iter().map(device_json).collect();
+            let platforms: Vec<_> = survey.platforms.iter().map(platform_json).collect();
             output.json(&json!({
+                "platforms": platforms,
                 "devices": devices,
                 "chosen": survey.chosen.as_ref().ok(),
                 "conclusion": conclusion(&survey),
@@ -27,6 +29,11 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
         }
         PlainFormat::Table => {
             print_table(&survey, output)?;
+            for platform in &survey.platforms {
+                if let Some(fault) = &platform.fault {
+                    output.line(format_args!("{} is not used: {}", platform.name, fault.text))?;
+                }
+            }
             Ok(output.line(conclusion(&survey))?)
         }
     }
@@ -61,6 +68,14 @@ fn print_table(survey: &DeviceSurvey, output: &mut Output) -> std::io::Result<()
         ]);
     }
     output.line(table)
+}
+
+fn platform_json(platform: &PlatformRecord) -> serde_json::Value {
+    json!({
+        "name": platform.name,
+        "version": platform.version,
+        "fault": platform.fault.as_ref().map(|fault| &fault.text),
+    })
 }
 
 fn device_json(device: &DeviceRecord) -> serde_json::Value {

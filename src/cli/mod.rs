@@ -8,8 +8,10 @@ mod bench;
 mod check_config;
 mod demo;
 mod devices;
+mod doctor;
 mod gallery;
 mod output;
+mod probe;
 mod recognize;
 mod search;
 mod serve;
@@ -51,8 +53,13 @@ enum Command {
     Gallery(gallery::GalleryCommand),
     /// List the OpenCL devices, and which one would be used.
     Devices(devices::DevicesArgs),
+    /// Say what OpenCL and the CPU are like here, and what to do about each trouble; exit code 3 where something is wrong.
+    Doctor(doctor::DoctorArgs),
     /// Check the configuration and list every fault.
     CheckConfig,
+    /// Try OpenCL drivers, as a process that may be lost by it. Lookalike starts it itself.
+    #[command(name = "probe-opencl", hide = true)]
+    Probe(probe::ProbeArgs),
     /// Time exact search on this machine.
     Bench(bench::BenchArgs),
 }
@@ -87,6 +94,8 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Recognize(args) => recognize::run(&settings, args, output),
         Command::Gallery(command) => gallery::run(&settings, command, output),
         Command::Devices(args) => devices::run(&settings, args, output),
+        Command::Doctor(args) => doctor::run(&settings, args, output),
+        Command::Probe(args) => probe::run(args, output),
         Command::CheckConfig => check_config::run(&settings, output),
         Command::Bench(args) => bench::run(&settings, args, output),
     }

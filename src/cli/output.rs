@@ -62,6 +62,11 @@ impl Output {
         Ok(writeln!(self.0)?)
     }
 
+    /// For results that are written piece by piece.
+    pub(super) fn stream(&mut self) -> &mut dyn Write {
+        &mut self.0
+    }
+
     /// Makes what was written so far visible.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.0.flush()

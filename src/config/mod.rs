@@ -15,8 +15,8 @@ mod validate;
 
 pub use load::{DEFAULTS, Sources, load};
 pub use model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClScan, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
-    StorageSettings,
+    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, Instructions, Limits,
+    LogFormat, LogSettings, MetricsSettings, OpenClScan, OpenClSettings, Prober, RecognitionSettings,
+    ServerSettings, Settings, StorageSettings,
 };
 pub use problem::{ConfigError, Problem};

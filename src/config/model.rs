@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{Margin, Threshold};
 
 /// Everything that can be set.
@@ -187,10 +189,41 @@ pub struct OpenClSettings {
     pub scan: OpenClScan,
     /// A folder with kernels; `None`: the built-in ones.
     pub kernel_dir: Option<PathBuf>,
+    /// Where compiled kernels are kept.
+    pub cache_dir: CacheDir,
+    /// How long the process that tries a device may take.
+    pub probe_timeout: Duration,
+    /// How long a device may take for a batch; ten times as long to get ready for a gallery.
+    pub timeout: Duration,
+    /// Where devices are tried. No key of the file: the program sets it, tests and other users of the library are left alone.
+    pub prober: Prober,
+    /// Rows a probe that kernels are compiled for as soon as a gallery is loaded; `None`: they are when first needed. No key of the file:
+    /// a server sets it to `recognition.top_k`, a command that scans once does not.
+    pub warm_up_top_k: Option<usize>,
+}
+
+/// Where compiled kernels are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheDir {
+    /// In the user's cache folder, if there is one.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+/// Where devices are tried before one is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prober {
+    /// In this process, which a bad driver takes with it.
+    ThisProcess,
+    /// In a process of this program, which understands `probe-opencl`.
+    Program(PathBuf),
 }
 
 /// How a device scans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpenClScan {
     /// As suits it.
     Auto,

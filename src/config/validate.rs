@@ -4,15 +4,16 @@
 //! hides another's fault: each section reads all its keys before it gives up.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
 use super::model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClScan, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
-    StorageSettings,
+    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, Instructions, Limits,
+    LogFormat, LogSettings, MetricsSettings, OpenClScan, OpenClSettings, Prober, RecognitionSettings,
+    ServerSettings, Settings, StorageSettings,
 };
 use super::problem::Problem;
 use super::reader::Reader;
@@ -51,9 +52,8 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
     let listen = reader.parsed("server.listen", "an address such as 127.0.0.1:50051", address);
     let allow_insecure = reader.flag("server.allow_insecure");
     let grace = "a duration from 0s to 1h, such as 10s";
-    let shutdown_grace = reader.parsed("server.shutdown_grace", grace, |text| {
-        humantime::parse_duration(text).ok().filter(|grace| *grace <= MAX_SHUTDOWN_GRACE)
-    });
+    let shutdown_grace = reader
+        .parsed("server.shutdown_grace", grace, |text| duration(text, Duration::ZERO..=MAX_SHUTDOWN_GRACE));
     let limits = limits(reader);
     if let (Some(listen), Some(false)) = (listen, allow_insecure)
         && !is_loopback(listen)
@@ -63,6 +63,10 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
         reader.refuse("server.listen", expected);
     }
     Some(ServerSettings { listen: listen?, shutdown_grace: shutdown_grace?, limits: limits? })
+}
+
+fn duration(text: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
+    humantime::parse_duration(text).ok().filter(|duration| range.contains(duration))
 }
 
 fn is_loopback(address: SocketAddr) -> bool {
@@ -179,6 +183,16 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
             .parsed(folder, expected, |text| Some(PathBuf::from(text)).filter(|path| path.is_dir()))
             .map(Some)
     };
+    let expected = "auto, off or a folder's path (in quotes if it reads as a number)";
+    let cache_dir = reader.parsed("backend.opencl.cache_dir", expected, |text| Some(cache_dir(text)));
+    let expected = "a duration from 1s to 10m, such as 1m";
+    let probe_timeout = reader.parsed("backend.opencl.probe_timeout", expected, |text| {
+        duration(text, Duration::from_secs(1)..=Duration::from_mins(10))
+    });
+    let expected = "a duration from 100ms to 1h, such as 1m";
+    let timeout = reader.parsed("backend.opencl.timeout", expected, |text| {
+        duration(text, Duration::from_millis(100)..=Duration::from_hours(1))
+    });
     Some(OpenClSettings {
         device: device?,
         allow_cpu_devices: allow_cpu_devices?,
@@ -186,6 +200,11 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         memory_limit_bytes: memory_limit_mib?.map(|mib| mib * BYTES_PER_MIB),
         scan: scan?,
         kernel_dir: kernel_dir?,
+        cache_dir: cache_dir?,
+        probe_timeout: probe_timeout?,
+        timeout: timeout?,
+        prober: Prober::ThisProcess,
+        warm_up_top_k: None,
     })
 }
 
@@ -222,6 +241,14 @@ fn device(text: &str) -> DeviceChoice {
         Some((platform, device)) => DeviceChoice::Numbered { platform, device },
         None if text == "auto" => DeviceChoice::Auto,
         None => DeviceChoice::Named(text.to_owned()),
+    }
+}
+
+fn cache_dir(text: &str) -> CacheDir {
+    match text {
+        "auto" => CacheDir::Auto,
+        "off" => CacheDir::Off,
+        folder => CacheDir::Folder(PathBuf::from(folder)),
     }
 }
 

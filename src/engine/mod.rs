@@ -11,7 +11,9 @@
 
 mod batch;
 mod full;
+mod outage;
 mod pass;
+mod pauses;
 mod plan;
 mod residents;
 mod scan;
@@ -24,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
@@ -33,9 +35,10 @@ use crate::backend::BackendError;
 use crate::backend::cpu::NoInstructions;
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
+use crate::telemetry;
 
 /// Why a scan was not answered.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum EngineError {
     /// The queue is full.
     #[error("{waiting} scans are waiting, which is the limit")]
@@ -49,6 +52,9 @@ pub enum EngineError {
     /// The processor has not the instructions that the configuration names.
     #[error(transparent)]
     Instructions(#[from] NoInstructions),
+    /// A fault of ours, met while this was scanned.
+    #[error("the engine panicked")]
+    Panicked,
     /// The engine has stopped.
     #[error("the engine has stopped")]
     Stopped,
@@ -64,6 +70,8 @@ pub struct Engine {
     state: Arc<State>,
     queue: usize,
     choice: BackendChoice,
+    /// Closed when the thread has ended.
+    running: watch::Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -89,20 +97,25 @@ impl Engine {
         let state = Arc::new(State { waiting: AtomicUsize::new(0), up: AtomicBool::new(true) });
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
+        let (runs, running) = watch::channel(());
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
-            .spawn(move || match worker::Worker::open(&settings, seen) {
-                Ok((worker, choice)) => {
-                    let _ = opened.send(Ok(choice));
-                    worker.run(receiver);
-                }
-                Err(error) => {
-                    let _ = opened.send(Err(error));
+            .spawn(move || {
+                // Goes when the thread does, however it does.
+                let _runs = runs;
+                match worker::Worker::open(&settings, seen) {
+                    Ok((worker, choice)) => {
+                        let _ = opened.send(Ok(choice));
+                        worker.run(receiver);
+                    }
+                    Err(error) => {
+                        let _ = opened.send(Err(error));
+                    }
                 }
             })
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let choice = choice.recv().map_err(|_| EngineError::Stopped)??;
-        Ok(Self { commands: Some(commands), state, queue, choice, thread: Some(thread) })
+        Ok(Self { commands: Some(commands), state, queue, choice, running, thread: Some(thread) })
     }
 
     /// Which backend was chosen, and why.
@@ -113,6 +126,12 @@ impl Engine {
     /// Whether the backend in use can answer; where it cannot, another may, as configured.
     pub fn is_up(&self) -> bool {
         self.state.up.load(Ordering::Relaxed)
+    }
+
+    /// Done when the engine answers nothing any more: dropped, or ended by a fault of its own.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut running = self.running.clone();
+        async move { while running.changed().await.is_ok() {} }
     }
 
     /// Scans that wait for the backend, those included of which only a part has been scanned.
@@ -182,6 +201,7 @@ impl Drop for Engine {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
+            telemetry::engine_panicked();
             tracing::error!("the engine's thread panicked");
         }
     }

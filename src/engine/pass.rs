@@ -54,9 +54,9 @@ impl Pending {
     }
 
     /// Answers with an error, unless it is answered.
-    pub(super) fn fail(&mut self, error: BackendError) {
+    pub(super) fn fail(&mut self, error: EngineError) {
         if let Some(reply) = self.reply.take() {
-            let _ = reply.send(Err(error.into()));
+            let _ = reply.send(Err(error));
         }
     }
 
@@ -106,6 +106,8 @@ pub(super) struct Pass {
     asks: Vec<Ask<'static>>,
     screened: Screened,
     verdicts: Vec<Verdict>,
+    /// Of the batch at hand: raw scores beyond their bound, and row numbers that do not exist.
+    wrong: (u64, u64),
 }
 
 impl Pass {
@@ -118,13 +120,22 @@ impl Pass {
             asks: Vec::new(),
             screened: Screened::default(),
             verdicts: Vec::new(),
+            wrong: (0, 0),
         }
+    }
+
+    /// What shows that the backend computed wrongly for the batch at hand, if it did.
+    pub(super) fn wrong(&self) -> Option<String> {
+        let (scores, rows) = self.wrong;
+        (scores + rows > 0)
+            .then(|| format!("{scores} scores beyond its error bound, {rows} rows that do not exist"))
     }
 
     /// Begins a batch: none of its probes has an answer.
     pub(super) fn begin(&mut self, slices: &[Slice]) {
         self.open.clear();
         self.open_of.clear();
+        self.wrong = (0, 0);
         for (slice, part) in slices.iter().enumerate() {
             self.open.extend(part.probes.clone().map(|probe| Member { slice, probe }));
             self.open_of.push(part.probes.len());
@@ -152,6 +163,7 @@ impl Pass {
                 phases: self.screened.timing,
                 invalid_indices: self.screened.invalid_indices,
             };
+            self.wrong.1 += cost.invalid_indices;
             self.charge(turn, slices, cost);
             self.settle_certified(turn, slices);
             self.reply(turn, slices, resident);
@@ -231,6 +243,7 @@ impl Pass {
             let pending = turn.item_mut(&slices[member.slice]);
             let Some(verdict) = verdicts.next() else { return true };
             pending.report.bound_violations += verdict.bound_violations;
+            self.wrong.0 += verdict.bound_violations;
             if verdict.certified {
                 pending.answers[member.probe] = std::mem::take(&mut verdict.ranked);
                 self.open_of[member.slice] -= 1;

@@ -1,10 +1,13 @@
 //! Which backend answers, and why.
 
+use std::sync::Arc;
+
 use crate::backend::cpu::CpuBackend;
-use crate::backend::opencl::{self, DeviceSurvey, NoDeviceReason, OpenClBackend};
+use crate::backend::guard::Guarded;
+use crate::backend::opencl::{self, DeviceSurvey, FaultKind, NoDeviceReason, OpenClBackend};
 use crate::backend::reference::ReferenceBackend;
 use crate::backend::{Backend, BackendError, Description};
-use crate::config::{BackendKind, BackendSettings, Fallback};
+use crate::config::{BackendKind, BackendSettings, Fallback, OpenClSettings};
 use crate::telemetry::{ChoiceReason, FallbackReason, Label};
 
 /// The backend in use, and why it is that one.
@@ -38,9 +41,14 @@ impl BackendChoice {
     }
 }
 
+/// Opens a backend anew that failed: tries its device first, on the caller's thread.
+pub(super) type Reopen = Arc<dyn Fn() -> Result<Guarded, BackendError> + Send + Sync>;
+
 /// An opened backend and the account of its choice.
 pub(super) struct Plan {
     pub(super) primary: Box<dyn Backend>,
+    /// `None` for a backend that cannot fail.
+    pub(super) reopen: Option<Reopen>,
     pub(super) choice: BackendChoice,
 }
 
@@ -71,13 +79,13 @@ fn configured(primary: Box<dyn Backend>) -> Plan {
         sentence,
         fallback: None,
     };
-    Plan { primary, choice }
+    Plan { primary, reopen: None, choice }
 }
 
 fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Plan, BackendError> {
-    let survey = opencl::devices(&settings.opencl);
+    let survey = opencl::tried_devices(&settings.opencl);
     let cpu_description = cpu.description().clone();
-    let error = match OpenClBackend::open(&settings.opencl) {
+    let error = match open_surveyed(&settings.opencl, &survey) {
         Ok(primary) => {
             let description = primary.description().clone();
             let (reason, sentence) = match wish {
@@ -89,7 +97,9 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
             };
             let backends = vec![description, cpu_description];
             let choice = BackendChoice { backends, survey: Some(survey), reason, sentence, fallback: None };
-            return Ok(Plan { primary: Box::new(primary), choice });
+            let opencl = settings.opencl.clone();
+            let reopen: Reopen = Arc::new(move || open_surveyed(&opencl, &opencl::tried_devices(&opencl)));
+            return Ok(Plan { primary: Box::new(primary), reopen: Some(reopen), choice });
         }
         Err(error) => error,
     };
@@ -97,9 +107,10 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         return Err(error);
     }
     let reason = reason_of(&error);
+    let told = sentence_of(&error);
     let sentence = match wish {
-        Wish::Configured => format!("backend.kind is opencl, but {error}"),
-        Wish::Preferred => format!("backend.kind is auto, but {error}"),
+        Wish::Configured => format!("backend.kind is opencl, but {told}"),
+        Wish::Preferred => format!("backend.kind is auto, but {told}"),
     };
     let choice = BackendChoice {
         backends: vec![cpu_description],
@@ -108,7 +119,16 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         sentence: sentence.clone(),
         fallback: Some(BackendFallback { reason, sentence }),
     };
-    Ok(Plan { primary: Box::new(cpu), choice })
+    Ok(Plan { primary: Box::new(cpu), reopen: None, choice })
+}
+
+/// The device that a survey takes, on a thread of its own.
+fn open_surveyed(settings: &OpenClSettings, survey: &DeviceSurvey) -> Result<Guarded, BackendError> {
+    let device = survey.taken().map_err(BackendError::NoDevice)?.clone();
+    let settings = settings.clone();
+    Guarded::start(&device.name.clone(), settings.timeout, move || {
+        OpenClBackend::open_device(&settings, &device)
+    })
 }
 
 impl From<NoDeviceReason> for FallbackReason {
@@ -118,8 +138,17 @@ impl From<NoDeviceReason> for FallbackReason {
             NoDeviceReason::NoPlatform => Self::NoPlatform,
             NoDeviceReason::NoGpu => Self::NoGpu,
             NoDeviceReason::NoMatch => Self::NoMatch,
+            NoDeviceReason::Fault(FaultKind::Crashed) => Self::ProbeCrashed,
+            NoDeviceReason::Fault(FaultKind::TimedOut) => Self::ProbeTimedOut,
+            NoDeviceReason::Fault(FaultKind::Failed) => Self::ProbeFailed,
+            NoDeviceReason::Fault(FaultKind::SelfTest) => Self::SelfTest,
         }
     }
+}
+
+/// A backend's error for those who ask: a compiler's log stays in ours.
+pub(super) fn sentence_of(error: &BackendError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The label of a backend's error.
@@ -128,6 +157,9 @@ pub(super) fn reason_of(error: &BackendError) -> FallbackReason {
         BackendError::NoDevice(absence) => absence.reason.into(),
         BackendError::Kernel { .. } => FallbackReason::KernelError,
         BackendError::Device { .. } => FallbackReason::DeviceError,
+        BackendError::TimedOut { .. } => FallbackReason::DeviceTimedOut,
+        BackendError::Ended { .. } => FallbackReason::DeviceEnded,
+        BackendError::Wrong { .. } => FallbackReason::DeviceWrong,
         BackendError::OutOfMemory { .. } => FallbackReason::OutOfMemory,
     }
 }

@@ -1,14 +1,18 @@
 //! Galleries that a backend has made ready: which one holds each, and what happens when the backend fails.
 //!
 //! The primary backend holds every gallery that it can. One that it failed is held by the CPU for a while, where the
-//! configuration allows that, and then the primary is tried again. A former generation stays for as long as requests wait for
-//! it, beside the new one.
+//! configuration allows that, and then the primary is tried again. Where the device as a whole failed, all of its galleries are, and it is
+//! brought back beside the scans ([`Outage`]). A former generation stays for as long as requests wait for it, beside the new one.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::plan::{self, BackendFallback};
+use super::outage::{Outage, Recovered};
+use super::pauses::Pauses;
+use super::plan::{self, BackendFallback, Reopen};
 use super::{EngineError, State};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, BackendError, Loaded};
@@ -16,13 +20,9 @@ use crate::config::Fallback;
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState};
 
-/// How long the CPU answers for a gallery after the primary backend failed it, before the primary is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
-
 /// One generation of a gallery, loaded by the primary backend or, where that failed, by the CPU.
 pub(super) struct Resident {
-    gallery: String,
-    generation: u64,
+    pub(super) snapshot: Arc<Snapshot>,
     retry_at: Option<Instant>,
     pub(super) rows: Box<dyn Loaded>,
     pub(super) backend: BackendName,
@@ -31,29 +31,57 @@ pub(super) struct Resident {
 
 impl Resident {
     fn is(&self, snapshot: &Snapshot) -> bool {
-        self.generation == snapshot.profile().generation && self.gallery == snapshot.profile().name
+        let (own, other) = (self.snapshot.profile(), snapshot.profile());
+        own.generation == other.generation && own.name == other.name
     }
 }
 
 pub(super) struct Residents {
+    /// While it is out of service, `outage` says so.
     primary: Box<dyn Backend>,
+    reopen: Option<Reopen>,
+    outage: Option<Outage>,
+    /// Of the device as a whole.
+    pauses: Pauses,
+    /// Of galleries that the primary failed by themselves, by name.
+    gallery_pauses: HashMap<String, Pauses>,
     cpu: CpuBackend,
     fallback: Fallback,
     /// Why the primary is not what was wished for, from the start.
     standing_fallback: Option<BackendFallback>,
     held: Vec<Resident>,
     state: Arc<State>,
+    /// Device memory as last shown.
+    shown_bytes: Cell<u64>,
 }
 
 impl Residents {
     /// Of this backend, or of `cpu` where it fails.
     pub(super) fn new(primary: Box<dyn Backend>, cpu: CpuBackend, state: Arc<State>) -> Self {
-        Self { primary, cpu, fallback: Fallback::Fail, standing_fallback: None, held: Vec::new(), state }
+        Self {
+            primary,
+            reopen: None,
+            outage: None,
+            pauses: Pauses::default(),
+            gallery_pauses: HashMap::new(),
+            cpu,
+            fallback: Fallback::Fail,
+            standing_fallback: None,
+            held: Vec::new(),
+            state,
+            shown_bytes: Cell::new(0),
+        }
     }
 
     /// What happens when the primary fails, and why it is not what was wished for.
     pub(super) fn falling_back(mut self, fallback: Fallback, standing: Option<BackendFallback>) -> Self {
         (self.fallback, self.standing_fallback) = (fallback, standing);
+        self
+    }
+
+    /// How the primary is brought back when it failed.
+    pub(super) fn reopening(mut self, reopen: Option<Reopen>) -> Self {
+        self.reopen = reopen;
         self
     }
 
@@ -65,13 +93,14 @@ impl Residents {
     ) -> Result<u64, EngineError> {
         // A former generation's memory is released before the new one's is taken.
         self.held.retain(|held| {
+            let profile = held.snapshot.profile();
             let replaced =
-                held.gallery == snapshot.profile().name && !awaited(&held.gallery, held.generation);
+                profile.name == snapshot.profile().name && !awaited(&profile.name, profile.generation);
             !(replaced || held.is(snapshot))
         });
         let resident = self.settle(snapshot)?;
-        self.held.push(resident);
-        Ok(self.held.iter().map(|held| held.rows.device_bytes()).sum())
+        self.put_back(resident);
+        Ok(self.shown_bytes.get())
     }
 
     /// How a backend tells apart numbers of rows asked for (see [`Loaded::k_class`]).
@@ -81,6 +110,7 @@ impl Residents {
 
     /// Takes a generation out, to be scanned and put back; loads it if need be.
     pub(super) fn take(&mut self, snapshot: &Arc<Snapshot>) -> Result<Resident, BackendError> {
+        self.see_to_the_outage();
         let place = self.held.iter().position(|held| held.is(snapshot));
         let held = place.map(|place| self.held.swap_remove(place));
         match held.filter(|held| held.retry_at.is_none_or(|at| Instant::now() < at)) {
@@ -91,58 +121,160 @@ impl Residents {
 
     pub(super) fn put_back(&mut self, resident: Resident) {
         self.held.push(resident);
+        self.show_memory();
     }
 
     /// Releases a generation that nobody waits for, if its gallery has a later one.
     pub(super) fn release_former(&mut self, snapshot: &Snapshot) {
-        let profile = snapshot.profile();
-        let later = |held: &Resident| held.gallery == profile.name && held.generation > profile.generation;
+        let (name, generation) = (&snapshot.profile().name, snapshot.profile().generation);
+        let later = |held: &Resident| {
+            held.snapshot.profile().name == *name && held.snapshot.profile().generation > generation
+        };
         if self.held.iter().any(later) {
             self.held.retain(|held| !held.is(snapshot));
+            self.show_memory();
         }
     }
 
     /// Loads a generation on the primary backend, else on the CPU.
     fn settle(&mut self, snapshot: &Arc<Snapshot>) -> Result<Resident, BackendError> {
+        if let Some(outage) = &self.outage {
+            return self.on_cpu(snapshot, &outage.because, None);
+        }
         match self.primary.load(snapshot.matrix()) {
             Ok(rows) => {
                 self.seen_up(BackendState::Up);
-                Ok(Resident {
-                    gallery: snapshot.profile().name.clone(),
-                    generation: snapshot.profile().generation,
-                    rows,
-                    backend: self.primary.description().backend,
-                    fallback: self.standing_fallback.clone(),
-                    retry_at: None,
-                })
+                if let Some(pauses) = self.gallery_pauses.get_mut(&snapshot.profile().name) {
+                    pauses.recovered(Instant::now());
+                }
+                Ok(self.of_primary(snapshot, rows))
             }
             Err(error) => self.settle_on_cpu(snapshot, error),
         }
     }
 
-    /// Loads a generation on the CPU because the primary failed it, where the configuration allows that.
+    fn of_primary(&self, snapshot: &Arc<Snapshot>, rows: Box<dyn Loaded>) -> Resident {
+        Resident {
+            snapshot: Arc::clone(snapshot),
+            rows,
+            backend: self.primary.description().backend,
+            fallback: self.standing_fallback.clone(),
+            retry_at: None,
+        }
+    }
+
+    /// Loads a generation on the CPU because the primary failed to load or to scan it, where the configuration allows that.
     pub(super) fn settle_on_cpu(
-        &self,
+        &mut self,
         snapshot: &Arc<Snapshot>,
         because: BackendError,
     ) -> Result<Resident, BackendError> {
-        self.seen_up(BackendState::Down);
-        if self.fallback == Fallback::Fail || self.primary.description().backend != BackendName::OpenCl {
-            return Err(because);
+        let holds_others = self.held.iter().any(|held| held.backend == self.primary.description().backend);
+        // Where nothing else is on the device, opening it anew costs nobody anything, and mends more than trying again would.
+        if self.reopen.is_some() && (because.is_of_device() || !holds_others) {
+            self.take_out(&because);
+            return self.on_cpu(snapshot, &because, None);
         }
-        tracing::warn!(gallery = snapshot.profile().name, error = %because, "the backend failed; the CPU answers");
+        self.seen_up(BackendState::Down);
+        self.note_failure(&because);
+        let pauses = self.gallery_pauses.entry(snapshot.profile().name.clone()).or_default();
+        let retry_at = pauses.failed(Instant::now());
+        self.on_cpu(snapshot, &because, Some(retry_at))
+    }
+
+    fn on_cpu(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        because: &BackendError,
+        retry_at: Option<Instant>,
+    ) -> Result<Resident, BackendError> {
+        if self.fallback == Fallback::Fail || self.primary.description().backend != BackendName::OpenCl {
+            return Err(because.clone());
+        }
+        let gallery = &snapshot.profile().name;
+        tracing::warn!(gallery, error = %because, "the backend failed; the CPU answers");
         let mut cpu = self.cpu.clone();
         Ok(Resident {
-            gallery: snapshot.profile().name.clone(),
-            generation: snapshot.profile().generation,
+            snapshot: Arc::clone(snapshot),
             rows: cpu.load(snapshot.matrix())?,
             backend: cpu.description().backend,
             fallback: Some(BackendFallback {
-                reason: plan::reason_of(&because),
-                sentence: because.to_string(),
+                reason: plan::reason_of(because),
+                sentence: plan::sentence_of(because),
             }),
-            retry_at: Some(Instant::now() + RETRY_AFTER),
+            retry_at,
         })
+    }
+
+    /// Takes the device out of service: what it holds is released, and it is tried again after a pause.
+    fn take_out(&mut self, because: &BackendError) {
+        if self.reopen.is_none() || self.outage.is_some() {
+            return;
+        }
+        let name = self.primary.description().backend;
+        let retry_at = self.pauses.failed(Instant::now());
+        tracing::error!(
+            error = %because,
+            retry = ?retry_at.saturating_duration_since(Instant::now()),
+            "the device is taken out of service"
+        );
+        self.held.retain(|held| held.backend != name);
+        self.outage = Some(Outage::new(because.clone(), retry_at));
+        self.seen_up(BackendState::Down);
+        self.note_failure(because);
+        self.show_memory();
+    }
+
+    /// Takes the device out of service because of what it computed. The answers were mended.
+    pub(super) fn take_out_wrong(&mut self, what: String) {
+        self.take_out(&BackendError::Wrong { device: self.primary.description().device.clone(), what });
+    }
+
+    /// Begins to bring the device back where it is time to, and takes it into service where that is done.
+    fn see_to_the_outage(&mut self) {
+        let (Some(outage), Some(reopen)) = (&mut self.outage, &self.reopen) else { return };
+        let snapshots = || self.held.iter().map(|held| Arc::clone(&held.snapshot)).collect();
+        match outage.look(Instant::now(), reopen, snapshots) {
+            None => (),
+            Some(Ok(Recovered { backend, loaded })) => {
+                let description = backend.description();
+                tracing::info!(device = description.device, "the device is back in service");
+                telemetry::backend_described(description.backend, &description.device, &description.driver);
+                self.primary = Box::new(backend);
+                self.outage = None;
+                self.pauses.recovered(Instant::now());
+                for (snapshot, rows) in loaded {
+                    // A generation that went meanwhile is not wanted any more.
+                    if let Some(place) = self.held.iter().position(|held| held.is(&snapshot)) {
+                        self.held[place] = self.of_primary(&snapshot, Box::new(rows));
+                    }
+                }
+                self.seen_up(BackendState::Up);
+                self.show_memory();
+            }
+            Some(Err(error)) => {
+                // What answers in its place goes on saying why it went out in the first place.
+                let because = outage.because.clone();
+                let retry_at = self.pauses.failed(Instant::now());
+                tracing::warn!(%error, "the device cannot be taken into service again yet");
+                self.outage = Some(Outage::new(because, retry_at));
+                self.note_failure(&error);
+            }
+        }
+    }
+
+    fn note_failure(&self, because: &BackendError) {
+        if self.primary.description().backend == BackendName::OpenCl {
+            telemetry::backend_failed(plan::reason_of(because));
+        }
+    }
+
+    /// Shows the device memory that is held, where that has changed.
+    fn show_memory(&self) {
+        let bytes = self.held.iter().map(|held| held.rows.device_bytes()).sum();
+        if self.shown_bytes.replace(bytes) != bytes {
+            telemetry::device_memory(bytes);
+        }
     }
 
     /// Shows whether the primary backend can answer.
@@ -151,3 +283,6 @@ impl Residents {
         telemetry::backend_state(self.primary.description().backend, state);
     }
 }
+
+#[cfg(test)]
+mod tests;

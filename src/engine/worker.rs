@@ -13,11 +13,10 @@ use super::pass::{Pass, Pending};
 use super::plan::{self, BackendChoice};
 use super::residents::Residents;
 use super::{Command, EngineError, State};
-use crate::backend::BackendError;
 use crate::backend::cpu::CpuBackend;
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
-use crate::telemetry::{self, BackendState};
+use crate::telemetry::{self, BackendName, BackendState};
 
 pub(super) struct Worker {
     residents: Residents,
@@ -60,7 +59,8 @@ impl Worker {
         let cpu = CpuBackend::new(Arc::clone(&pool), &settings.cpu)?;
         let plan = plan::choose(settings, cpu.clone())?;
         let residents = Residents::new(plan.primary, cpu, Arc::clone(&state))
-            .falling_back(settings.fallback, plan.choice.fallback.clone());
+            .falling_back(settings.fallback, plan.choice.fallback.clone())
+            .reopening(plan.reopen);
         let worker = Self {
             residents,
             waiting: Waiting::new(),
@@ -124,7 +124,14 @@ impl Worker {
         state.waiting.fetch_sub(whole, Ordering::Relaxed);
         telemetry::batch_scanned(slices.iter().map(|slice| slice.probes.len()).sum());
         let snapshot = Arc::clone(&turn.key().snapshot);
-        match answer(residents, pass, &mut turn, slices) {
+        // A fault of ours costs the batch that met it, not the requests of others.
+        let answered = std::panic::AssertUnwindSafe(|| answer(residents, pass, &mut turn, slices));
+        let answered = std::panic::catch_unwind(answered).unwrap_or_else(|_| {
+            telemetry::engine_panicked();
+            tracing::error!("the engine panicked; the requests of this batch fail");
+            Err(EngineError::Panicked)
+        });
+        match answered {
             Ok(()) => waiting.end(),
             Err(error) => {
                 for slice in slices.iter() {
@@ -146,7 +153,7 @@ fn answer(
     pass: &mut Pass,
     turn: &mut Turn<'_, Group, Pending>,
     slices: &[Slice],
-) -> Result<(), BackendError> {
+) -> Result<(), EngineError> {
     let snapshot = Arc::clone(&turn.key().snapshot);
     let mut resident = residents.take(&snapshot)?;
     pass.begin(slices);
@@ -156,7 +163,11 @@ fn answer(
         resident = residents.settle_on_cpu(&snapshot, error)?;
         pass.run(turn, slices, &mut resident)?;
     }
+    let wrong = pass.wrong().filter(|_| resident.backend == BackendName::OpenCl);
     residents.put_back(resident);
+    if let Some(what) = wrong {
+        residents.take_out_wrong(what);
+    }
     Ok(())
 }
 

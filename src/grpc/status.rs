@@ -115,7 +115,8 @@ impl From<EngineError> for Status {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Overloaded { .. } => overloaded(error),
-            EngineError::Stopped => Self::unavailable("the server is stopping"),
+            EngineError::Stopped => Self::unavailable("the engine has stopped"),
+            EngineError::Panicked => Self::internal("the engine failed; the server's log says why"),
             EngineError::Backend(error) => {
                 tracing::error!(%error, "the backend failed and backend.fallback is fail");
                 Self::internal("the backend failed; the server's log says why")

@@ -106,7 +106,6 @@ pub struct Recognizer {
     engine: Engine,
     galleries: BTreeMap<String, Arc<Snapshot>>,
     defaults: RecognitionSettings,
-    device_bytes: u64,
 }
 
 impl Recognizer {
@@ -117,13 +116,12 @@ impl Recognizer {
         defaults: RecognitionSettings,
     ) -> Result<Self, EngineError> {
         let mut galleries = BTreeMap::new();
-        let mut device_bytes = 0;
         for snapshot in snapshots {
             let snapshot = Arc::new(snapshot);
-            device_bytes = engine.load(Arc::clone(&snapshot))?;
+            engine.load(Arc::clone(&snapshot))?;
             galleries.insert(snapshot.profile().name.clone(), snapshot);
         }
-        Ok(Self { engine, galleries, defaults, device_bytes })
+        Ok(Self { engine, galleries, defaults })
     }
 
     /// The engine.
@@ -134,11 +132,6 @@ impl Recognizer {
     /// The galleries, by name.
     pub fn galleries(&self) -> impl Iterator<Item = &Arc<Snapshot>> {
         self.galleries.values()
-    }
-
-    /// Device memory that rows take, in bytes.
-    pub fn device_bytes(&self) -> u64 {
-        self.device_bytes
     }
 
     /// The gallery of that name; an empty name means the default one.

@@ -40,10 +40,15 @@ impl Health {
         self.say(ServingStatus::Serving).await;
     }
 
-    /// Says `NOT_SERVING` and ends the streams of those who watch, which would hold the server otherwise.
-    pub(super) async fn draining(&self) {
+    /// Nothing is answered any more.
+    pub(super) async fn failed(&self) {
         self.ready.store(false, Ordering::Release);
         self.say(ServingStatus::NotServing).await;
+    }
+
+    /// Says `NOT_SERVING` and ends the streams of those who watch, which would hold the server otherwise.
+    pub(super) async fn draining(&self) {
+        self.failed().await;
         let mut reporter = self.reporter.clone();
         for service in SERVICES {
             reporter.clear_service_status(service).await;

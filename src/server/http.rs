@@ -51,6 +51,6 @@ async fn ready(State(page): State<Page>) -> (StatusCode, &'static str) {
     if page.health.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "loading or draining\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "loading, draining or failed\n")
     }
 }

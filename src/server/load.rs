@@ -55,7 +55,6 @@ pub(super) fn announce(recognizer: &Recognizer, label: GalleryLabel) {
         telemetry::fell_back(fallback.reason);
     }
     telemetry::backend_chosen(active.backend, choice.reason);
-    telemetry::device_memory(recognizer.device_bytes());
     let galleries: Vec<(&str, GalleryFigures)> = recognizer
         .galleries()
         .map(|snapshot| {

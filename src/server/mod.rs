@@ -139,10 +139,17 @@ pub async fn run(
     let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
     let until_stop = async {
         let mut shutdown = std::pin::pin!(shutdown);
-        tokio::select! {
+        let ended = tokio::select! {
             loaded = loading => loaded?,
             () = &mut shutdown => return Ok(()),
+        };
+        tokio::select! {
+            () = &mut shutdown => return Ok(()),
+            () = ended => (),
         }
+        // Whoever watches over the process decides; until then nobody is sent here.
+        tracing::error!("the engine has ended: nothing is served any more");
+        health.failed().await;
         shutdown.await;
         Ok(())
     };
@@ -180,18 +187,21 @@ pub async fn run(
     outcome
 }
 
+/// Gives what is done when the engine has ended.
 async fn load_galleries(
-    settings: Settings,
+    mut settings: Settings,
     serving: Arc<Serving>,
     health: Health,
-) -> Result<(), ServerError> {
+) -> Result<impl Future<Output = ()> + use<>, ServerError> {
+    settings.backend.opencl.warm_up_top_k = Some(settings.recognition.top_k);
     let label = if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off };
     let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
     let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
     load::announce(&recognizer, label);
+    let ended = recognizer.engine().ended();
     serving.serve(Some(Arc::new(recognizer)));
     health.serving().await;
-    Ok(())
+    Ok(ended)
 }
 
 /// Everything that is served over gRPC.

@@ -131,6 +131,20 @@ closed_sets! {
         Reference = "reference",
     }
 
+    /// What came of asking for a compiled kernel that may be kept on disk.
+    ProgramCacheResult {
+        /// It was there, and the driver took it.
+        Hit = "hit",
+        /// It was not there.
+        Miss = "miss",
+        /// It was made by another version of the driver, or the driver refused it.
+        Stale = "stale",
+        /// Its file is damaged or cannot be read.
+        Corrupt = "corrupt",
+        /// It was compiled, but could not be kept.
+        Unwritable = "unwritable",
+    }
+
     /// Why OpenCL does not answer though it was asked for or preferred.
     FallbackReason {
         /// No OpenCL library on this machine.
@@ -141,8 +155,22 @@ closed_sets! {
         NoGpu = "no_gpu",
         /// No device is the one that the configuration names.
         NoMatch = "no_match",
+        /// The driver crashed when it was tried.
+        ProbeCrashed = "probe_crashed",
+        /// The driver gave no answer in time when it was tried.
+        ProbeTimedOut = "probe_timed_out",
+        /// The driver could not be tried.
+        ProbeFailed = "probe_failed",
+        /// The device failed its self-test.
+        SelfTest = "self_test",
         /// The driver reported an error.
         DeviceError = "device_error",
+        /// The device gave no answer in time.
+        DeviceTimedOut = "device_timed_out",
+        /// The thread that owned the device has ended.
+        DeviceEnded = "device_ended",
+        /// The device computed wrongly.
+        DeviceWrong = "device_wrong",
         /// A kernel is missing or does not compile.
         KernelError = "kernel_error",
         /// The device cannot hold what it must.
@@ -169,7 +197,14 @@ impl Label for ChoiceReason {
         Self::Fallback(FallbackReason::NoPlatform),
         Self::Fallback(FallbackReason::NoGpu),
         Self::Fallback(FallbackReason::NoMatch),
+        Self::Fallback(FallbackReason::ProbeCrashed),
+        Self::Fallback(FallbackReason::ProbeTimedOut),
+        Self::Fallback(FallbackReason::ProbeFailed),
+        Self::Fallback(FallbackReason::SelfTest),
         Self::Fallback(FallbackReason::DeviceError),
+        Self::Fallback(FallbackReason::DeviceTimedOut),
+        Self::Fallback(FallbackReason::DeviceEnded),
+        Self::Fallback(FallbackReason::DeviceWrong),
         Self::Fallback(FallbackReason::KernelError),
         Self::Fallback(FallbackReason::OutOfMemory),
     ];
@@ -235,6 +270,7 @@ mod tests {
             names::<DecisionKind>(),
             names::<Bound>(),
             names::<BackendName>(),
+            names::<ProgramCacheResult>(),
             names::<ChoiceReason>(),
         ] {
             assert_eq!(set.iter().collect::<BTreeSet<_>>().len(), set.len(), "{set:?}");

@@ -97,6 +97,12 @@ declare! {
         "1 for the backend that answers and why it was chosen, else 0.";
     BACKEND_FALLBACK: Kind::Counter, "lookalike_backend_fallback_total", ["reason"], Some(Unit::Count),
         "Times another backend answered in place of OpenCL, by reason.";
+    BACKEND_FAILURES: Kind::Counter, "lookalike_backend_failures_total", ["reason"], Some(Unit::Count),
+        "Times OpenCL failed, for a gallery or altogether, whoever answered then, by reason.";
+    ENGINE_PANICS: Kind::Counter, "lookalike_engine_panics_total", [], Some(Unit::Count),
+        "Times the engine met a fault of its own: above 0, Lookalike has a bug, and its log says where.";
+    PROGRAM_CACHE: Kind::Counter, "lookalike_program_cache_total", ["result"], Some(Unit::Count),
+        "Compiled kernels asked of the cache on disk, by what came of it; unwritable comes on top where the new one could not be kept.";
     DEVICE_MEMORY: Kind::Gauge, "lookalike_device_memory_bytes", [], Some(Unit::Bytes),
         "Device memory held for galleries.";
     UNCERTIFIED_SCANS: Kind::Counter, "lookalike_uncertified_scans_total", ["backend"], Some(Unit::Count),

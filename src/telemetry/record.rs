@@ -5,12 +5,13 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, SharedString, with_recorder};
 
 use super::labels::{
-    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, Label, Method, Stage,
+    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, Label, Method, ProgramCacheResult,
+    Stage,
 };
 use super::metrics::{
-    BACKEND_CHOICE, BACKEND_FALLBACK, BACKEND_INFO, BACKEND_UP, BATCH_PROBES, BUILD_INFO, DECISION_HEADROOM,
-    DECISIONS, DEVICE_MEMORY, Declaration, INFLIGHT, Kind, QUEUE_DEPTH, REQUEST_DURATION, REQUESTS,
-    SCORE_BOUND_VIOLATIONS, STAGE_DURATION, UNCERTIFIED_SCANS,
+    BACKEND_CHOICE, BACKEND_FAILURES, BACKEND_FALLBACK, BACKEND_INFO, BACKEND_UP, BATCH_PROBES, BUILD_INFO,
+    DECISION_HEADROOM, DECISIONS, DEVICE_MEMORY, Declaration, ENGINE_PANICS, INFLIGHT, Kind, PROGRAM_CACHE,
+    QUEUE_DEPTH, REQUEST_DURATION, REQUESTS, SCORE_BOUND_VIOLATIONS, STAGE_DURATION, UNCERTIFIED_SCANS,
 };
 
 /// Longest text of a driver's that becomes a label, in characters.
@@ -82,6 +83,11 @@ pub(super) fn from_the_start() {
     }
     for reason in FallbackReason::ALL {
         counter(&BACKEND_FALLBACK, [reason.as_str()]).increment(0);
+        counter(&BACKEND_FAILURES, [reason.as_str()]).increment(0);
+    }
+    counter(&ENGINE_PANICS, []).increment(0);
+    for result in ProgramCacheResult::ALL {
+        counter(&PROGRAM_CACHE, [result.as_str()]).increment(0);
     }
     for backend in BackendName::ALL {
         gauge(&BACKEND_UP, [backend.as_str()]).set(0.0);
@@ -182,6 +188,21 @@ pub fn fell_back(reason: FallbackReason) {
     counter(&BACKEND_FALLBACK, [reason.as_str()]).increment(1);
 }
 
+/// OpenCL failed.
+pub fn backend_failed(reason: FallbackReason) {
+    counter(&BACKEND_FAILURES, [reason.as_str()]).increment(1);
+}
+
+/// The engine met a fault of its own.
+pub fn engine_panicked() {
+    counter(&ENGINE_PANICS, []).increment(1);
+}
+
+/// A compiled kernel was asked of the cache on disk.
+pub fn program_cache(result: ProgramCacheResult) {
+    counter(&PROGRAM_CACHE, [result.as_str()]).increment(1);
+}
+
 /// So many bytes of device memory are held now.
 pub fn device_memory(bytes: u64) {
     gauge(&DEVICE_MEMORY, []).set(bytes as f64);
@@ -269,6 +290,9 @@ mod tests {
             backend_state(BackendName::OpenCl, BackendState::Up);
             backend_state(BackendName::OpenCl, BackendState::Down);
             fell_back(FallbackReason::NoLoader);
+            program_cache(ProgramCacheResult::Stale);
+            backend_failed(FallbackReason::DeviceTimedOut);
+            engine_panicked();
             device_memory(1 << 40);
             uncertified_scans(BackendName::OpenCl, 3);
             score_bound_violations(BackendName::OpenCl, 2);
@@ -287,6 +311,9 @@ mod tests {
             "lookalike_backend_up{backend=\"cpu\"} 1",
             "lookalike_backend_up{backend=\"opencl\"} 0",
             "lookalike_backend_fallback_total{reason=\"no_loader\"} 1",
+            "lookalike_backend_failures_total{reason=\"device_timed_out\"} 1",
+            "lookalike_engine_panics_total 1",
+            "lookalike_program_cache_total{result=\"stale\"} 1",
             "lookalike_device_memory_bytes 1099511627776",
             "lookalike_uncertified_scans_total{backend=\"opencl\"} 3",
             "lookalike_score_bound_violations_total{backend=\"opencl\"} 2",

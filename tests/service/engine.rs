@@ -130,3 +130,13 @@ fn a_gallery_of_one_row_and_a_k_beyond_it() {
     assert!((answers[1].probes[0][0].score + 1.0).abs() < 1e-6);
     assert_eq!(answers[1].probes[0].len(), 1);
 }
+
+#[tokio::test]
+async fn whoever_waits_for_the_end_of_an_engine_is_told() {
+    let engine = Engine::start(&settings(Path::new("unused"), &REFERENCE).backend, 1).unwrap();
+    let ended = tokio::spawn(engine.ended());
+    tokio::task::yield_now().await;
+    assert!(!ended.is_finished());
+    drop(engine);
+    ended.await.unwrap();
+}

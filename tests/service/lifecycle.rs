@@ -71,7 +71,7 @@ fn a_server_that_is_loading_says_so_and_answers_nothing_else() {
             assert_eq!(health(&server, service).await, ServingStatus::NotServing, "{service:?}");
         }
         assert_eq!(http_get(server.http, "/healthz").await, (200, "ok\n".to_owned()));
-        assert_eq!(http_get(server.http, "/readyz").await, (503, "loading or draining\n".to_owned()));
+        assert_eq!(http_get(server.http, "/readyz").await, (503, "loading, draining or failed\n".to_owned()));
         assert_eq!(http_get(server.http, "/metrics").await.0, 200);
         let request = SearchRequest { probes: probes(), top_k: 1, ..Default::default() };
         let refused = server.recognition().search(request).await.unwrap_err();

@@ -6,12 +6,14 @@
 
 mod agreement;
 mod batching;
+mod broken;
 mod engine;
 mod faults;
 mod lifecycle;
 mod load;
 mod margins;
 mod program;
+mod program_cache;
 mod properties;
 mod refusals;
 mod support;

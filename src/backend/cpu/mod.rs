@@ -47,7 +47,7 @@ const ROWS_A_PLACE: usize = 16;
 const DISTRUST: u32 = 31;
 
 /// Instructions that this processor has not, or that this program has no code for.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("backend.cpu.instructions: expected {}, got {wanted}", present.join(", "))]
 pub struct NoInstructions {
     /// What was asked for.

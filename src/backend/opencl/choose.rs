@@ -3,12 +3,12 @@
 //! GPUs come first. A CPU device (PoCL, a simulator) computes on the cores that the CPU backend would use, only slower, so it is
 //! taken only where the settings name it or allow it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{DeviceChoice, OpenClSettings};
 
-use super::driver::status::Failure;
-
 /// What a device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceKind {
     /// A graphics processor.
     Gpu,
@@ -32,8 +32,56 @@ impl DeviceKind {
     }
 }
 
+/// What a driver did when it was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FaultKind {
+    /// It ended the process.
+    Crashed,
+    /// It did not answer in time.
+    TimedOut,
+    /// It could not be tried, or what came back was no answer.
+    Failed,
+    /// It reported an error, or computed wrongly.
+    SelfTest,
+}
+
+/// Why a driver, a platform or a device is not used: it was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What it did.
+    pub kind: FaultKind,
+    /// The same for people: no full stop.
+    pub text: String,
+}
+
+/// An OpenCL platform: one driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlatformRecord {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Why its devices are not known.
+    pub fault: Option<Fault>,
+}
+
+/// All that was found on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listing {
+    /// The loader's file name; `None` where there is none.
+    pub(super) loader: Option<String>,
+    /// The platforms, in the loader's order.
+    pub(super) platforms: Vec<PlatformRecord>,
+    /// All their devices.
+    pub(super) devices: Vec<DeviceRecord>,
+    /// What a driver answered instead of its platforms.
+    pub(super) trouble: Option<String>,
+    /// What it did instead of answering.
+    pub(super) fault: Option<Fault>,
+}
+
 /// An OpenCL device, as its driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRecord {
     /// The platform's place in the loader's list.
     pub platform_index: usize,
@@ -41,6 +89,8 @@ pub struct DeviceRecord {
     pub device_index: usize,
     /// The platform's name.
     pub platform: String,
+    /// The platform's version.
+    pub platform_version: String,
     /// The device's name.
     pub name: String,
     /// What it is.
@@ -51,6 +101,10 @@ pub struct DeviceRecord {
     pub global_memory_bytes: u64,
     /// Most bytes of one allocation.
     pub max_allocation_bytes: u64,
+    /// The names of its extensions.
+    pub extensions: Vec<String>,
+    /// What it did when it was tried, where that is why it is not used.
+    pub fault: Option<Fault>,
     /// Whether the settings let it be taken.
     pub usable: bool,
     /// Why it is, or is not, taken.
@@ -68,6 +122,8 @@ pub enum NoDeviceReason {
     NoGpu,
     /// No device that fits the settings' name or numbers.
     NoMatch,
+    /// A driver was tried, and did this.
+    Fault(FaultKind),
 }
 
 /// Why no device is taken.
@@ -84,8 +140,8 @@ pub struct NoDevice {
 pub struct DeviceSurvey {
     /// The loader's file name; `None` where there is none.
     pub loader: Option<String>,
-    /// The platforms' names.
-    pub platforms: Vec<String>,
+    /// The platforms.
+    pub platforms: Vec<PlatformRecord>,
     /// All their devices.
     pub devices: Vec<DeviceRecord>,
     /// The place in `devices` of the one that is taken, or why none is.
@@ -93,14 +149,9 @@ pub struct DeviceSurvey {
 }
 
 impl DeviceSurvey {
-    /// Chooses among what was found. `devices` that cannot compute at all come with `usable: false` and a reason.
-    pub(super) fn new(
-        loader: Option<String>,
-        platforms: Vec<String>,
-        devices: Vec<DeviceRecord>,
-        trouble: Option<Failure>,
-        settings: &OpenClSettings,
-    ) -> Self {
+    /// Chooses among what was found. Devices that cannot compute at all come with `usable: false` and a reason.
+    pub(super) fn new(found: Listing, settings: &OpenClSettings) -> Self {
+        let Listing { loader, platforms, devices, trouble, fault } = found;
         let nothing = NoDevice { reason: NoDeviceReason::NoLoader, text: String::new() };
         let mut survey = Self { loader, platforms, devices, chosen: Err(nothing) };
         for device in survey.devices.iter_mut().filter(|device| device.usable) {
@@ -109,11 +160,19 @@ impl DeviceSurvey {
                 device.reason = reason;
             }
         }
-        survey.chosen = survey.preferred().ok_or_else(|| survey.why_none(trouble, settings));
+        survey.chosen = survey.preferred().ok_or_else(|| match fault {
+            Some(fault) => fault.into(),
+            None => survey.why_none(trouble, settings),
+        });
         if let Ok(chosen) = survey.chosen {
             survey.give_reasons(chosen);
         }
         survey
+    }
+
+    /// The device that is taken.
+    pub fn taken(&self) -> Result<&DeviceRecord, NoDevice> {
+        self.chosen.clone().map(|chosen| &self.devices[chosen])
     }
 
     /// The first GPU that is usable, else the first device that is.
@@ -135,7 +194,7 @@ impl DeviceSurvey {
         }
     }
 
-    fn why_none(&self, trouble: Option<Failure>, settings: &OpenClSettings) -> NoDevice {
+    fn why_none(&self, trouble: Option<String>, settings: &OpenClSettings) -> NoDevice {
         let (reason, text) = if self.loader.is_none() {
             (NoDeviceReason::NoLoader, "no OpenCL loader (libOpenCL.so.1) on this machine".to_owned())
         } else if self.platforms.is_empty() {
@@ -144,6 +203,8 @@ impl DeviceSurvey {
                 None => "an OpenCL loader but no platform (no ICD installed)".to_owned(),
             };
             (NoDeviceReason::NoPlatform, text)
+        } else if let Some(fault) = self.decisive_fault(settings) {
+            return fault.into();
         } else {
             match &settings.device {
                 DeviceChoice::Auto => (NoDeviceReason::NoGpu, self.no_gpu(settings)),
@@ -156,6 +217,17 @@ impl DeviceSurvey {
             }
         };
         NoDevice { reason, text }
+    }
+
+    /// What was tried and failed, of all that the settings would have let be taken: had it worked, it would have been.
+    fn decisive_fault(&self, settings: &OpenClSettings) -> Option<Fault> {
+        let wanted = self.devices.iter().filter(|device| objection(device, settings).is_none());
+        let of_devices = wanted.filter_map(|device| {
+            let fault = device.fault.clone()?;
+            Some(Fault { text: format!("{}: {}", device.name, fault.text), ..fault })
+        });
+        let of_platforms = self.platforms.iter().filter_map(|platform| platform.fault.clone());
+        of_devices.chain(of_platforms).next()
     }
 
     fn no_gpu(&self, settings: &OpenClSettings) -> String {
@@ -188,6 +260,12 @@ impl DeviceSurvey {
             .collect();
         let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         format!("no device {wanted}; found: {found}")
+    }
+}
+
+impl From<Fault> for NoDevice {
+    fn from(fault: Fault) -> Self {
+        Self { reason: NoDeviceReason::Fault(fault.kind), text: fault.text }
     }
 }
 
@@ -224,37 +302,45 @@ fn fits(device: &DeviceRecord, choice: &DeviceChoice) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, Sources};
 
     fn device(place: (usize, usize), name: &str, kind: DeviceKind) -> DeviceRecord {
         DeviceRecord {
             platform_index: place.0,
             device_index: place.1,
             platform: format!("platform {}", place.0),
+            platform_version: "OpenCL 3.0".to_owned(),
             name: name.to_owned(),
             kind,
             driver: "1".to_owned(),
             global_memory_bytes: 1 << 30,
             max_allocation_bytes: 1 << 28,
+            extensions: Vec::new(),
+            fault: None,
             usable: true,
             reason: String::new(),
         }
     }
 
     fn settings(device: DeviceChoice, allow_cpu_devices: bool) -> OpenClSettings {
-        OpenClSettings {
-            device,
-            allow_cpu_devices,
-            chunk_rows: 50_000,
-            memory_limit_bytes: None,
-            scan: crate::config::OpenClScan::Auto,
-            kernel_dir: None,
-        }
+        let defaults = config::load(&Sources::default()).unwrap().backend.opencl;
+        OpenClSettings { device, allow_cpu_devices, ..defaults }
     }
 
     fn survey(devices: Vec<DeviceRecord>, choice: DeviceChoice, allow_cpu_devices: bool) -> DeviceSurvey {
-        let platforms = vec!["platform 0".to_owned(), "platform 1".to_owned()];
         let settings = settings(choice, allow_cpu_devices);
-        DeviceSurvey::new(Some("libOpenCL.so.1".to_owned()), platforms, devices, None, &settings)
+        DeviceSurvey::new(listing(devices), &settings)
+    }
+
+    fn listing(devices: Vec<DeviceRecord>) -> Listing {
+        let platform = |name: &str| PlatformRecord {
+            name: name.to_owned(),
+            version: "OpenCL 3.0".to_owned(),
+            fault: None,
+        };
+        let loader = Some("libOpenCL.so.1".to_owned());
+        let platforms = vec![platform("platform 0"), platform("platform 1")];
+        Listing { loader, platforms, devices, ..Listing::default() }
     }
 
     fn three() -> Vec<DeviceRecord> {
@@ -327,12 +413,45 @@ mod tests {
     #[test]
     fn no_loader_and_no_platform_are_told_apart() {
         let auto = settings(DeviceChoice::Auto, false);
-        let none = DeviceSurvey::new(None, Vec::new(), Vec::new(), None, &auto).chosen.unwrap_err();
+        let none = DeviceSurvey::new(Listing::default(), &auto).chosen.unwrap_err();
         assert_eq!(none.reason, NoDeviceReason::NoLoader);
         assert_eq!(none.text, "no OpenCL loader (libOpenCL.so.1) on this machine");
         let loader = Some("libOpenCL.so.1".to_owned());
-        let none = DeviceSurvey::new(loader, Vec::new(), Vec::new(), None, &auto).chosen.unwrap_err();
+        let none = DeviceSurvey::new(Listing { loader, ..Listing::default() }, &auto).chosen.unwrap_err();
         assert_eq!(none.reason, NoDeviceReason::NoPlatform);
         assert_eq!(none.text, "an OpenCL loader but no platform (no ICD installed)");
+    }
+
+    fn fault(kind: FaultKind) -> Fault {
+        Fault { kind, text: "it did that".to_owned() }
+    }
+
+    #[test]
+    fn what_a_driver_did_when_tried_is_why_no_device_is_taken() {
+        let crashed = NoDeviceReason::Fault(FaultKind::Crashed);
+        let mut devices = three();
+        devices[1].usable = false;
+        devices[1].fault = Some(fault(FaultKind::Crashed));
+        let chosen =
+            |devices: &[DeviceRecord], cpus| survey(devices.to_vec(), DeviceChoice::Auto, cpus).chosen;
+        let told = chosen(&devices, false).unwrap_err();
+        assert_eq!((told.reason, told.text.as_str()), (crashed, "Mali-G610 r0p0: it did that"));
+        // Another that may be taken is.
+        assert_eq!(chosen(&devices, true), Ok(0));
+        // What would not have been taken anyway is not to blame.
+        let elsewhere = survey(devices, DeviceChoice::Named("H200".to_owned()), false).chosen.unwrap_err();
+        assert_eq!(elsewhere.reason, NoDeviceReason::NoMatch);
+
+        let mut found = listing(three());
+        found.platforms[1].fault = Some(fault(FaultKind::TimedOut));
+        found.devices.truncate(1);
+        let told = DeviceSurvey::new(found, &settings(DeviceChoice::Auto, false)).chosen.unwrap_err();
+        assert_eq!(told.reason, NoDeviceReason::Fault(FaultKind::TimedOut));
+        let found = Listing { fault: Some(fault(FaultKind::Failed)), ..Listing::default() };
+        let told = DeviceSurvey::new(found, &settings(DeviceChoice::Auto, false)).chosen.unwrap_err();
+        assert_eq!(
+            (told.reason, told.text.as_str()),
+            (NoDeviceReason::Fault(FaultKind::Failed), "it did that")
+        );
     }
 }

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::backend::{BackendError, Loaded, ScreenJob, Screened};
+use crate::domain::Matrix;
 
 use super::driver::device::Device;
-use super::program::Programs;
+use super::program::{Programs, Recipe};
 use super::rows::Rows;
 use super::tiled::{self, Arithmetic, ByteRows};
 use super::{lanes, tiled::Memory};
@@ -26,6 +27,17 @@ pub(super) struct Engine {
     pub(super) scratch: lanes::Scratch,
     /// Working memory of the tiled scan.
     pub(super) memory: Memory,
+}
+
+impl Engine {
+    /// The kernels that serving the first `top_k` of `rows` needs, for any number of probes.
+    pub(super) fn recipes(&self, rows: &Matrix, top_k: usize) -> Vec<Recipe> {
+        let mut recipes = lanes::recipes(rows, top_k, self.tuning);
+        if let Some(arithmetic) = self.tiled {
+            recipes.extend(tiled::recipes(rows, top_k, arithmetic));
+        }
+        recipes
+    }
 }
 
 /// Rows ready to be scanned.

@@ -11,21 +11,26 @@
 //! `LOOKALIKE_OPENCL_LIBRARY`, in the environment, names the OpenCL loader to open instead of `libOpenCL.so.1`; if that file
 //! cannot be opened, there is no OpenCL on this machine. It is read once, at the first use of OpenCL.
 
+mod cache;
 mod choose;
 mod driver;
 mod lanes;
 mod loaded;
 mod memory;
+mod probe;
 mod program;
 mod rows;
+mod selftest;
 mod tiled;
 
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::config::OpenClSettings;
 use crate::domain::Matrix;
@@ -33,27 +38,43 @@ use crate::telemetry::BackendName;
 
 use super::{Backend, BackendError, Description, Loaded};
 
-pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReason};
+pub use choose::{
+    DeviceKind, DeviceRecord, DeviceSurvey, Fault, FaultKind, NoDevice, NoDeviceReason, PlatformRecord,
+};
+pub use probe::{Question, answer, opens, tried_devices};
 
+use cache::ProgramCache;
 use driver::device::Device;
-use driver::platform::{self, Found, FoundDevice};
+use driver::platform;
 use lanes::{Scratch, Tuning};
 use loaded::{Engine, LoadedRows};
 use program::{Programs, Sources};
 use rows::{Budget, Rows};
 use tiled::{Arithmetic, Memory};
 
-/// The OpenCL devices of this machine, and which one these settings take.
+/// The OpenCL devices of this machine, and which one these settings take. The drivers are asked in this process, and trusted.
 ///
 /// Returns at once where there is no loader or no driver, and never fails: what is missing is in the answer.
 pub fn devices(settings: &OpenClSettings) -> DeviceSurvey {
-    survey(settings).0
+    DeviceSurvey::new(platform::find(&[], |_| ()), settings)
 }
 
-fn survey(settings: &OpenClSettings) -> (DeviceSurvey, Vec<FoundDevice>) {
-    let Found { loader, platforms, devices, trouble } = platform::find();
-    let records = devices.iter().map(|device| device.record.clone()).collect();
-    (DeviceSurvey::new(loader, platforms, records, trouble, settings), devices)
+/// What is kept of compiled kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPrograms {
+    /// The folder.
+    pub folder: PathBuf,
+    /// How many programs are in it.
+    pub files: usize,
+    /// Why none can be added.
+    pub trouble: Option<String>,
+}
+
+/// What is kept of compiled kernels under these settings; `None` where nothing is. Makes the folder if need be.
+pub fn kept_programs(settings: &OpenClSettings) -> Option<KeptPrograms> {
+    let folder = cache::folder(&settings.cache_dir)?;
+    let trouble = cache::check_writable(&folder).err().map(|error| error.to_string());
+    Some(KeptPrograms { files: cache::count(&folder).unwrap_or(0), trouble, folder })
 }
 
 /// Scans on one OpenCL device.
@@ -63,19 +84,27 @@ pub struct OpenClBackend {
     engine: Rc<RefCell<Engine>>,
     budget: Rc<Budget>,
     chunk_rows: usize,
+    warm_up_top_k: Option<usize>,
 }
 
 impl OpenClBackend {
-    /// Takes the device that `settings` choose. Kernels are read now and compiled when first needed.
+    /// Takes the device that `settings` choose among [`devices`]: tried by nobody.
     ///
     /// # Errors
-    /// [`BackendError::NoDevice`] where no device may be taken, [`BackendError::Kernel`] where a file in
-    /// `settings.kernel_dir` cannot be read, [`BackendError::Device`] where the driver refuses.
+    /// [`BackendError::NoDevice`] where no device may be taken, and those of [`Self::open_device`].
     pub fn open(settings: &OpenClSettings) -> Result<Self, BackendError> {
+        let survey = devices(settings);
+        Self::open_device(settings, survey.taken().map_err(BackendError::NoDevice)?)
+    }
+
+    /// Takes a device. Kernels are read now and compiled when a gallery is loaded, or first needed.
+    ///
+    /// # Errors
+    /// [`BackendError::Kernel`] where a file in `settings.kernel_dir` cannot be read, [`BackendError::Device`] where the driver
+    /// refuses.
+    pub fn open_device(settings: &OpenClSettings, record: &DeviceRecord) -> Result<Self, BackendError> {
         let sources = Sources::load(settings.kernel_dir.as_deref())?;
-        let (survey, mut found) = survey(settings);
-        let chosen = survey.chosen.map_err(BackendError::NoDevice)?;
-        let device = Device::open(found.swap_remove(chosen))?;
+        let device = Device::open(record.clone())?;
         let record = device.record();
         let description = Description {
             backend: BackendName::OpenCl,
@@ -87,7 +116,7 @@ impl OpenClBackend {
         let engine = Engine {
             tuning: Tuning::of(device.record().kind),
             tiled: Arithmetic::of(&device, settings.scan),
-            programs: Programs::new(sources),
+            programs: Programs::new(sources, ProgramCache::new(&settings.cache_dir, device.record())),
             scratch: Scratch::new(&device)?,
             memory: Memory::new(&device)?,
             device,
@@ -97,7 +126,21 @@ impl OpenClBackend {
             engine: Rc::new(RefCell::new(engine)),
             budget,
             chunk_rows: settings.chunk_rows,
+            warm_up_top_k: settings.warm_up_top_k,
         })
+    }
+}
+
+impl OpenClBackend {
+    /// Builds the kernels that serving these rows needs, if the settings say so. A further scan adds its recipes here.
+    fn warm_up(&self, rows: &Matrix) -> Result<(), BackendError> {
+        let Some(top_k) = self.warm_up_top_k else { return Ok(()) };
+        let engine = &mut *self.engine.borrow_mut();
+        let recipes = engine.recipes(rows, top_k);
+        let (started, count) = (Instant::now(), recipes.len());
+        engine.programs.warm_up(&engine.device, recipes)?;
+        tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
+        Ok(())
     }
 }
 
@@ -115,6 +158,7 @@ impl Backend for OpenClBackend {
                 available: u64::from(u32::MAX) - 1,
             });
         }
+        self.warm_up(rows)?;
         let rows = Rows::load(&self.engine.borrow().device, rows, self.chunk_rows, &self.budget)?;
         Ok(Box::new(LoadedRows::new(&self.engine, rows)?))
     }

@@ -1,7 +1,8 @@
 //! The text of the kernels, and those that are built.
 //!
 //! A kernel is compiled when it is first needed, by a [`Recipe`]: which files, which function, which parameters. Parameters come
-//! in few sizes, so that few recipes are ever asked for. What is compiled belongs to one device and lives as long as it.
+//! in few sizes, so that few recipes are ever asked for. What is compiled belongs to one device and lives as long as it; what the driver
+//! made of it may outlive both, on disk (`cache`).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,6 +12,8 @@ use std::rc::Rc;
 
 use crate::backend::BackendError;
 
+use super::cache::{Ingredients, ProgramCache};
+use super::driver::build::binary;
 use super::driver::device::{Device, Kernel};
 
 /// Most kernels kept: all sizes for a few dimensions.
@@ -99,13 +102,14 @@ fn read(folder: &Path, name: &str) -> Result<String, BackendError> {
 #[derive(Debug)]
 pub(super) struct Programs {
     sources: Sources,
+    cache: ProgramCache,
     built: HashMap<Recipe, Rc<Kernel>>,
 }
 
 impl Programs {
     /// None built yet.
-    pub(super) fn new(sources: Sources) -> Self {
-        Self { sources, built: HashMap::new() }
+    pub(super) fn new(sources: Sources, cache: ProgramCache) -> Self {
+        Self { sources, cache, built: HashMap::new() }
     }
 
     /// The kernel of this recipe, compiled if it was not yet.
@@ -113,8 +117,8 @@ impl Programs {
         if let Some(kernel) = self.built.get(&recipe) {
             return Ok(Rc::clone(kernel));
         }
-        let kernel = device
-            .compile(&self.sources.text(&recipe), &recipe.options(), recipe.function)
+        let kernel = self
+            .build(device, &recipe)
             .map_err(|reason| BackendError::Kernel { kernel: recipe.file().to_owned(), reason })?;
         let kernel = Rc::new(kernel);
         // Dimensions beyond counting: start over rather than grow.
@@ -123,6 +127,27 @@ impl Programs {
         }
         self.built.insert(recipe, Rc::clone(&kernel));
         Ok(kernel)
+    }
+
+    /// Builds what is not built yet, so that no request has to wait for a compiler.
+    pub(super) fn warm_up(&mut self, device: &Device, recipes: Vec<Recipe>) -> Result<(), BackendError> {
+        recipes.into_iter().try_for_each(|recipe| self.kernel(device, recipe).map(drop))
+    }
+
+    /// From what is kept of it, or from its source.
+    fn build(&self, device: &Device, recipe: &Recipe) -> Result<Kernel, String> {
+        let (source, options) = (self.sources.text(recipe), recipe.options());
+        let of = Ingredients { source: &source, options: &options, function: recipe.function };
+        self.cache.revive_or_build(
+            of,
+            |binary| device.kernel(&device.revive(binary, &options)?, recipe.function),
+            || {
+                let program = device.compile(&source, &options)?;
+                // Some drivers finish their work when the kernel is made: a program is kept once that has worked.
+                let kernel = device.kernel(&program, recipe.function)?;
+                Ok((kernel, binary(&program)))
+            },
+        )
     }
 }
 

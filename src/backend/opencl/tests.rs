@@ -9,7 +9,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::backend::{Ask, Backend, BackendError, Candidates, Coverage, Loaded, RowSet, ScreenJob, Screened};
-use crate::config::{DeviceChoice, OpenClScan, OpenClSettings};
+use crate::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
 use crate::domain::Matrix;
 
 use super::lanes::Tuning;
@@ -18,11 +18,8 @@ use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
 fn settings() -> OpenClSettings {
     OpenClSettings {
         device: DeviceChoice::Named("Portable Computing Language".to_owned()),
-        allow_cpu_devices: false,
-        chunk_rows: 50_000,
-        memory_limit_bytes: None,
-        scan: OpenClScan::Auto,
-        kernel_dir: None,
+        cache_dir: CacheDir::Off,
+        ..config::load(&Sources::default()).unwrap().backend.opencl
     }
 }
 

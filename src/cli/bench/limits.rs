@@ -108,6 +108,11 @@ pub(super) fn measure(threads: usize) -> anyhow::Result<Machine> {
     Ok(Machine { memory, int8: Rate::of(int8), f32: Rate::of(cpu::peak_f32(threads)) })
 }
 
+/// How fast so many threads read memory, in billions of bytes a second.
+pub(in crate::cli) fn memory_gb_per_s(threads: usize) -> anyhow::Result<f64> {
+    Ok(read_speed(&rayon::ThreadPoolBuilder::new().num_threads(threads).build()?).best)
+}
+
 /// Sums a buffer again and again.
 fn read_speed(pool: &ThreadPool) -> Speed {
     let words = BUFFER_BYTES / size_of::<u64>();

@@ -83,6 +83,13 @@ impl Vectors {
     }
 }
 
+/// A gallery of made vectors of the usual dimension, and probes.
+pub(in crate::cli) fn gallery(rows: usize, probes: usize) -> (Snapshot, Vec<Embedding>) {
+    let rows_per_identity = 5;
+    let (rows, probes) = made(&Made { rows, rows_per_identity, dim: DIM, probes, seed: 1 });
+    Vectors { rows, probes, rows_per_identity }.into_snapshot()
+}
+
 /// Whose row this is, and which of theirs.
 fn names_of(row: usize, rows_per_identity: usize) -> (String, String) {
     (format!("p{}", row / rows_per_identity), (row % rows_per_identity).to_string())

@@ -5,8 +5,8 @@
 //! writes down. Invariant: nothing else is measured than what was asked for; where that cannot be had, nothing is.
 
 mod callers;
-mod limits;
-mod made;
+pub(super) mod limits;
+pub(super) mod made;
 mod report;
 mod work;
 

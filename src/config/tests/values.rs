@@ -32,6 +32,8 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("recognition.threshold", ["-1", "1.0"], ["-1.01", "1.001"], "-1 to 1"),
         ("recognition.margin", ["0", "2"], ["-0.001", "2.1"], "0 to 2"),
         ("server.shutdown_grace", ["0s", "1h"], ["-1s", "3601s"], "0s to 1h"),
+        ("backend.opencl.probe_timeout", ["1s", "10m"], ["999ms", "601s"], "1s to 10m"),
+        ("backend.opencl.timeout", ["100ms", "1h"], ["99ms", "3601s"], "100ms to 1h"),
     ] {
         for value in within {
             assert!(with_flags(&[&format!("{path}={value}")]).is_ok(), "{path} takes {value}");
@@ -152,4 +154,17 @@ fn a_kernel_folder_must_be_there() {
     assert_eq!(set(folder.path()).unwrap().backend.opencl.kernel_dir.as_deref(), Some(folder.path()));
     let file = file(b"");
     assert!(set(file.path()).is_err());
+}
+
+#[test]
+fn compiled_kernels_are_kept_in_a_folder_or_not() {
+    let set = |text: &str| {
+        with_flags(&[&format!("backend.opencl.cache_dir={text}")]).map(|s| s.backend.opencl.cache_dir)
+    };
+    assert_eq!(set("auto"), Ok(CacheDir::Auto));
+    assert_eq!(set("off"), Ok(CacheDir::Off));
+    // It need not be there yet.
+    assert_eq!(set("/var/cache/x"), Ok(CacheDir::Folder("/var/cache/x".into())));
+    // `false` is no text.
+    assert!(set("false").is_err() && set("").is_err());
 }

@@ -1,5 +1,7 @@
 //! Batches on backends that fail or prove too little.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
@@ -9,16 +11,18 @@ use super::super::verify::tests::fan;
 use super::super::{ScanAnswer, ScanRequest};
 use super::*;
 use crate::backend::reference::ReferenceBackend;
-use crate::backend::{Backend, Coverage, Description, Loaded, RowSet, ScreenJob, Screened};
+use crate::backend::{Backend, BackendError, Coverage, Description, Loaded, RowSet, ScreenJob, Screened};
 use crate::config::{CpuSettings, Fallback};
 use crate::domain::Matrix;
-use crate::telemetry::{BackendName, FallbackReason};
+use crate::telemetry::FallbackReason;
 
 /// What a made backend does wrong.
 #[derive(Clone, Copy)]
 enum Fault {
     /// It fails from this screen on, counted from 0.
     FailsFrom(usize),
+    /// It panics at this screen, counted from 0 over all that it loaded.
+    PanicsAt(usize),
     /// It proves nothing for the probes whose k is this.
     ProvesNothingFor(usize),
 }
@@ -27,11 +31,12 @@ enum Fault {
 struct Faulty {
     description: Description,
     fault: Fault,
+    screens: Rc<Cell<usize>>,
 }
 
 struct FaultyRows {
     rows: Box<dyn Loaded>,
-    screens: usize,
+    screens: Rc<Cell<usize>>,
     fault: Fault,
 }
 
@@ -42,19 +47,20 @@ impl Backend for Faulty {
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
         let rows = ReferenceBackend::default().load(rows)?;
-        Ok(Box::new(FaultyRows { rows, screens: 0, fault: self.fault }))
+        Ok(Box::new(FaultyRows { rows, screens: Rc::clone(&self.screens), fault: self.fault }))
     }
 }
 
 impl Loaded for FaultyRows {
     fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
-        self.screens += 1;
+        let screen = self.screens.replace(self.screens.get() + 1);
         self.rows.screen(job, into)?;
         match self.fault {
-            Fault::FailsFrom(screen) if self.screens > screen => {
+            Fault::FailsFrom(first) if screen >= first => {
                 return Err(BackendError::Device { device: "made".to_owned(), reason: "lost".to_owned() });
             }
-            Fault::FailsFrom(_) => (),
+            Fault::PanicsAt(at) if screen == at => panic!("made to"),
+            Fault::FailsFrom(_) | Fault::PanicsAt(_) => (),
             Fault::ProvesNothingFor(k) => {
                 let those = into.probes.iter_mut().zip(job.asks).filter(|(_, ask)| ask.k == k);
                 those.for_each(|(found, _)| found.coverage = Coverage::Unknown);
@@ -72,7 +78,7 @@ fn answers(fault: Fault, fallback: Fallback, requests: &[(usize, usize)]) -> Ans
     let state = Arc::new(State { waiting: AtomicUsize::new(requests.len()), up: AtomicBool::new(true) });
     let description =
         Description { backend: BackendName::OpenCl, device: "made".to_owned(), driver: String::new() };
-    let primary = Box::new(Faulty { description, fault });
+    let primary = Box::new(Faulty { description, fault, screens: Rc::default() });
     let cpu = CpuBackend::new(Arc::clone(&pool), &CpuSettings { threads: 1, instructions: None }).unwrap();
     let worker = Worker {
         residents: Residents::new(primary, cpu, Arc::clone(&state)).falling_back(fallback, None),
@@ -132,6 +138,14 @@ fn the_cpu_answers_the_batch_that_a_backend_failed() {
     assert_eq!((report(0).backend, &report(0).fallback), (BackendName::OpenCl, &None));
     assert_eq!(report(1).backend, BackendName::Cpu);
     assert_eq!(report(1).fallback.as_ref().unwrap().reason, FallbackReason::DeviceError);
+}
+
+#[test]
+fn a_panic_fails_the_batch_that_met_it_and_no_other() {
+    let answers = answers(Fault::PanicsAt(0), Fallback::Fail, &[(1, 3); 10]);
+    let panicked = |answer: &Result<_, EngineError>| matches!(answer, Err(EngineError::Panicked));
+    assert!(answers[..8].iter().all(panicked), "{answers:?}");
+    assert!(answers[8..].iter().all(Result::is_ok), "{answers:?}");
 }
 
 #[test]

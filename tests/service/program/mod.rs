@@ -2,6 +2,7 @@
 
 mod bench;
 mod devices;
+mod doctor;
 mod galleries;
 mod output;
 

@@ -2,17 +2,19 @@
 //!
 //! Invariants: everything listens on port 0 and keeps its files in a temporary folder; nothing sleeps to wait.
 
+mod fake;
 mod galleries;
 mod process;
 mod random;
 mod served;
 mod wire;
 
+pub(crate) use fake::Fake;
 pub(crate) use galleries::{
     Face, data_folder, data_folder_as, expected, packed, probe, sample_faces, sample_file, sample_probes,
     snapshot, snapshot_of, unit, values,
 };
-pub(crate) use process::{Run, Served, http_get, lookalike};
+pub(crate) use process::{Program, Run, Served, http_get, lookalike};
 pub(crate) use random::Random;
 pub(crate) use served::{Server, recognizer, settings};
 pub(crate) use wire::{begin_only, call};

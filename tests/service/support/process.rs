@@ -16,6 +16,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::served::PROGRAM_CACHE;
+
 /// A finished run of the program.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -37,13 +39,13 @@ impl Run {
     }
 }
 
-/// The program, ready for arguments; in an environment that sets nothing of ours.
+/// The program, ready for arguments; in an environment that sets nothing of ours but where compiled kernels are kept.
 pub(crate) fn lookalike() -> Program {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lookalike"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.to_uppercase().starts_with("LOOKALIKE")) {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    command.env("LOOKALIKE__BACKEND__OPENCL__CACHE_DIR", PROGRAM_CACHE).stdin(Stdio::null());
     Program(command)
 }
 

@@ -18,12 +18,16 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+/// Where tests keep compiled kernels: not where the user does.
+pub(crate) const PROGRAM_CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/opencl");
+
 /// Settings for a server of this data folder on free ports; later flags win.
 pub(crate) fn settings(data: &Path, flags: &[&str]) -> Settings {
     let own = [
         format!("storage.path={}", data.display()),
         "server.listen=127.0.0.1:0".to_owned(),
         "metrics.listen=127.0.0.1:0".to_owned(),
+        format!("backend.opencl.cache_dir={PROGRAM_CACHE}"),
     ];
     let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
     config::load(&Sources { flags, ..Sources::default() }).unwrap()

@@ -1,4 +1,4 @@
-//! One device with its context and queue: the only place that creates, uses and releases the driver's objects.
+//! One device with its context and queue: the only place, beside [`build`](super::build), that creates, uses and releases the driver's objects.
 //!
 //! The objects are held by types of ours over `ocl::ffi`, not by `ocl`'s own, because those panic when a release fails and
 //! when a driver answers a status they do not know; a device that dies while serving must end in an error, so that the CPU can
@@ -9,7 +9,7 @@
 
 #![expect(unsafe_code, reason = "the OpenCL boundary: objects and commands of one device")]
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
@@ -18,14 +18,14 @@ use ocl::ffi;
 use crate::backend::BackendError;
 
 use super::platform;
-use super::status::{BUILD_PROGRAM_FAILURE, Failure};
+use super::status::Failure;
 use crate::backend::opencl::choose::DeviceRecord;
 
 macro_rules! owned {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $release:path) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub(in crate::backend::opencl) struct $name($raw);
+        pub(in crate::backend::opencl) struct $name(pub(super) $raw);
 
         impl Drop for $name {
             fn drop(&mut self) {
@@ -144,10 +144,10 @@ pub(in crate::backend::opencl) enum Arg<'a> {
 /// A kernel, ready to be launched.
 #[derive(Debug)]
 pub(in crate::backend::opencl) struct Kernel {
-    raw: RawKernel,
-    name: &'static str,
+    pub(super) raw: RawKernel,
+    pub(super) name: &'static str,
     /// Most work-items that a work-group of it may have.
-    group_limit: usize,
+    pub(super) group_limit: usize,
 }
 
 impl Kernel {
@@ -171,16 +171,17 @@ pub(in crate::backend::opencl) struct Range {
 pub(in crate::backend::opencl) struct Device {
     // Dropped in this order: the queue before its context.
     queue: Queue,
-    context: Context,
-    id: ffi::cl_device_id,
+    pub(super) context: Context,
+    pub(super) id: ffi::cl_device_id,
     record: DeviceRecord,
     compute_units: usize,
 }
 
 impl Device {
     /// Takes a device into use.
-    pub(in crate::backend::opencl) fn open(found: platform::FoundDevice) -> Result<Self, BackendError> {
-        let platform::FoundDevice { id, record } = found;
+    pub(in crate::backend::opencl) fn open(record: DeviceRecord) -> Result<Self, BackendError> {
+        let id = platform::device_id(&record)
+            .map_err(|reason| BackendError::Device { device: record.name.clone(), reason })?;
         let error = |failure: Failure| failed(&record, failure);
         let mut status = 0;
         // SAFETY: one device from the driver; no properties, no callback.
@@ -388,87 +389,6 @@ impl Device {
         // SAFETY: the queue is alive.
         let status = unsafe { ffi::clFlush(self.queue.0) };
         Failure::check("clFlush", status).map_err(|failure| self.failed(failure))
-    }
-
-    /// Compiles `source` and takes its function `name`; the `Err` is for people: the driver's answer, and the build log.
-    pub(in crate::backend::opencl) fn compile(
-        &self,
-        source: &str,
-        options: &str,
-        name: &'static str,
-    ) -> Result<Kernel, String> {
-        let program = self.program(source)?;
-        let c_options = CString::new(options).map_err(|_| "a NUL character in the options".to_owned())?;
-        // SAFETY: the context's one device; the call returns when the program is built.
-        let status = unsafe {
-            ffi::clBuildProgram(program.0, 1, &raw const self.id, c_options.as_ptr(), None, ptr::null_mut())
-        };
-        if let Err(failure) = Failure::check("clBuildProgram", status) {
-            let log = self.build_log(&program);
-            let kind = if status == BUILD_PROGRAM_FAILURE { "does not compile" } else { "cannot be built" };
-            return Err(format!(
-                "{kind} for {} with {options} ({failure}); build log:\n{log}",
-                self.record.name
-            ));
-        }
-        let c_name = CString::new(name).map_err(|_| "a NUL character in the name".to_owned())?;
-        let mut status = 0;
-        // SAFETY: the program is built; the name is NUL-terminated. The kernel keeps the program alive.
-        let raw = unsafe { ffi::clCreateKernel(program.0, c_name.as_ptr(), &raw mut status) };
-        Failure::check("clCreateKernel", status)
-            .map_err(|failure| format!("has no function {name} ({failure})"))?;
-        let raw = RawKernel(raw);
-        let group_limit = self.group_limit(&raw);
-        Ok(Kernel { raw, name, group_limit })
-    }
-
-    fn program(&self, source: &str) -> Result<Program, String> {
-        let (text, length) = (source.as_ptr().cast(), source.len());
-        let mut status = 0;
-        // SAFETY: one text of the stated length; the driver copies it.
-        let program = unsafe {
-            ffi::clCreateProgramWithSource(
-                self.context.0,
-                1,
-                &raw const text,
-                &raw const length,
-                &raw mut status,
-            )
-        };
-        Failure::check("clCreateProgramWithSource", status).map_err(|failure| failure.to_string())?;
-        Ok(Program(program))
-    }
-
-    fn build_log(&self, program: &Program) -> String {
-        platform::text(|size, value, size_ret| {
-            // SAFETY: the program is this device's; `text` passes room of the stated size.
-            unsafe {
-                ffi::clGetProgramBuildInfo(
-                    program.0,
-                    self.id,
-                    ffi::CL_PROGRAM_BUILD_LOG,
-                    size,
-                    value,
-                    size_ret,
-                )
-            }
-        })
-    }
-
-    fn group_limit(&self, kernel: &RawKernel) -> usize {
-        let mut limit = 0_usize;
-        // SAFETY: the kernel is this device's; `limit` is as large as stated.
-        let status = unsafe {
-            ffi::clGetKernelWorkGroupInfo(
-                kernel.0,
-                self.id,
-                ffi::CL_KERNEL_WORK_GROUP_SIZE,
-                size_of::<usize>(),
-                (&raw mut limit).cast::<c_void>(),
-                ptr::null_mut(),
-            )
-        };
-        if status == 0 { limit.max(1) } else { 1 }
     }
 
     /// Puts a kernel with all its arguments, in order, into the queue.

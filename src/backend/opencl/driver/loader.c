@@ -87,6 +87,11 @@ const char *lookalike_opencl_library(void) {
     return library_name;
 }
 
+/* Why a library cannot be opened, or NULL where it can: for a driver that the loader should have found. It stays open. */
+const char *lookalike_opencl_refusal(const char *name) {
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL ? NULL : dlerror();
+}
+
 /* The library's function `name`, or NULL. `found` keeps it: finding it twice is harmless. */
 static void *function(_Atomic(void *) *found, const char *name) {
     void *address = atomic_load_explicit(found, memory_order_acquire);

@@ -5,13 +5,14 @@
 
 #![expect(unsafe_code, reason = "the OpenCL boundary: queries of platforms and devices")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 use ocl::ffi;
+use serde::{Deserialize, Serialize};
 
 use super::status::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
-use crate::backend::opencl::choose::{DeviceKind, DeviceRecord};
+use crate::backend::opencl::choose::{DeviceKind, DeviceRecord, Listing, PlatformRecord};
 
 /// Most platforms, and most devices of one, that are looked at.
 const MAX_LISTED: usize = 64;
@@ -19,51 +20,60 @@ const MAX_LISTED: usize = 64;
 /// Longest text that a driver may tell.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// What was found on this machine.
-#[derive(Debug, Default)]
-pub(in crate::backend::opencl) struct Found {
-    /// The loader's file name; `None` where there is none.
-    pub(in crate::backend::opencl) loader: Option<String>,
-    /// The platforms' names.
-    pub(in crate::backend::opencl) platforms: Vec<String>,
-    /// All their devices.
-    pub(in crate::backend::opencl) devices: Vec<FoundDevice>,
-    /// What a driver answered instead of its platforms.
-    pub(in crate::backend::opencl) trouble: Option<Failure>,
+/// What is being asked of a driver: where it crashes or hangs, that tells which one it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::backend::opencl) enum Step {
+    /// The loader, for its platforms.
+    Platforms,
+    /// A platform, for itself and its devices; its name where that is known by now.
+    Devices { platform: usize, name: String },
 }
 
-/// A device and what it says of itself.
-#[derive(Debug)]
-pub(in crate::backend::opencl) struct FoundDevice {
-    /// The driver's handle: valid as long as the process lives.
-    pub(in crate::backend::opencl) id: ffi::cl_device_id,
-    /// What it is.
-    pub(in crate::backend::opencl) record: DeviceRecord,
-}
-
-/// Looks at every platform and device.
-pub(in crate::backend::opencl) fn find() -> Found {
-    let mut found = Found { loader: loader(), ..Found::default() };
+/// Looks at every platform but those to be left alone, and at every device of it. Tells each step before it is made.
+pub(in crate::backend::opencl) fn find(leave: &[usize], mut step: impl FnMut(Step)) -> Listing {
+    step(Step::Platforms);
+    let mut found = Listing { loader: loader(), ..Listing::default() };
     if found.loader.is_none() {
         return found;
     }
     let platforms = match platform_ids() {
         Ok(platforms) => platforms,
         Err(failure) => {
-            found.trouble = (failure.status != PLATFORM_NOT_FOUND).then_some(failure);
+            found.trouble = (failure.status != PLATFORM_NOT_FOUND).then(|| failure.to_string());
             return found;
         }
     };
     for (platform_index, &platform) in platforms.iter().enumerate() {
-        let name = platform_text(platform, ffi::CL_PLATFORM_NAME);
-        for (device_index, id) in device_ids(platform).into_iter().enumerate() {
-            let record =
-                DeviceRecord { platform_index, device_index, platform: name.clone(), ..describe(id) };
-            found.devices.push(FoundDevice { id, record });
+        let mut record = PlatformRecord { name: String::new(), version: String::new(), fault: None };
+        if !leave.contains(&platform_index) {
+            step(Step::Devices { platform: platform_index, name: String::new() });
+            record.name = platform_text(platform, ffi::CL_PLATFORM_NAME);
+            record.version = platform_text(platform, ffi::CL_PLATFORM_VERSION);
+            step(Step::Devices { platform: platform_index, name: record.name.clone() });
+            for (device_index, id) in device_ids(platform).into_iter().enumerate() {
+                found.devices.push(DeviceRecord {
+                    platform_index,
+                    device_index,
+                    platform: record.name.clone(),
+                    platform_version: record.version.clone(),
+                    ..describe(id)
+                });
+            }
         }
-        found.platforms.push(name);
+        found.platforms.push(record);
     }
     found
+}
+
+/// The driver's handle of a device that was found before, valid as long as the process lives. No other platform is asked.
+pub(super) fn device_id(record: &DeviceRecord) -> Result<ffi::cl_device_id, String> {
+    let platforms = platform_ids().map_err(|failure| failure.to_string())?;
+    let platform = platforms.get(record.platform_index).ok_or("its platform is gone")?;
+    let devices = device_ids(*platform);
+    let id = *devices.get(record.device_index).ok_or("it is gone")?;
+    // Drivers may come back in another order.
+    let name = device_text(id, ffi::CL_DEVICE_NAME);
+    if name == record.name { Ok(id) } else { Err(format!("{name} stands in its place")) }
 }
 
 /// How many compute units a device has; at least 1.
@@ -97,15 +107,19 @@ fn describe(device: ffi::cl_device_id) -> DeviceRecord {
     } else {
         ""
     };
+    let extensions = device_text(device, ffi::CL_DEVICE_EXTENSIONS);
     DeviceRecord {
         platform_index: 0,
         device_index: 0,
         platform: String::new(),
+        platform_version: String::new(),
         name: device_text(device, ffi::CL_DEVICE_NAME),
         kind: kind(device_number(device, ffi::CL_DEVICE_TYPE)),
         driver: device_text(device, ffi::CL_DRIVER_VERSION),
         global_memory_bytes: device_number(device, ffi::CL_DEVICE_GLOBAL_MEM_SIZE),
         max_allocation_bytes: device_number(device, ffi::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        extensions: extensions.split_whitespace().map(str::to_owned).collect(),
+        fault: None,
         usable: fault.is_empty(),
         reason: fault.to_owned(),
     }
@@ -134,6 +148,30 @@ fn loader() -> Option<String> {
     let name = unsafe { lookalike_opencl_library() };
     // SAFETY: NULL, or a NUL-terminated text that is never changed or freed.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
+/// Opens a driver's library; the `Err` says why it cannot be.
+#[cfg(target_os = "linux")]
+pub(in crate::backend::opencl) fn open_library(name: &str) -> Result<(), String> {
+    unsafe extern "C" {
+        /// In `loader.c`.
+        fn lookalike_opencl_refusal(name: *const c_char) -> *const c_char;
+    }
+    let name = CString::new(name).map_err(|_| "a NUL character in its name".to_owned())?;
+    // SAFETY: a NUL-terminated text. What the library does when it is opened is its own affair, and why this is asked in a process
+    // that may be lost.
+    let refusal = unsafe { lookalike_opencl_refusal(name.as_ptr()) };
+    if refusal.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a NUL-terminated text that lasts until this thread asks the dynamic linker for something else.
+    Err(unsafe { CStr::from_ptr(refusal) }.to_string_lossy().into_owned())
+}
+
+/// Elsewhere drivers are the system's own affair.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::backend::opencl) fn open_library(_: &str) -> Result<(), String> {
+    Ok(())
 }
 
 /// Elsewhere the system's own OpenCL is linked, and the program would not have started without it.

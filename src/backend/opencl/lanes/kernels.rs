@@ -65,6 +65,18 @@ pub(super) struct Parameters {
     pub(super) tiling: Tiling,
 }
 
+/// The kernels that scan rows of `stride` values into lists of these sizes, for any number of probes.
+pub(super) fn recipes_of_lists(stride: usize, lists: &[usize], tuning: Tuning) -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for &list in lists {
+        let recipe =
+            |role, probes| Parameters { role, stride, list, tiling: Tiling::new(probes, tuning) }.recipe();
+        recipes.push(recipe(Role::MergeLists, 1));
+        recipes.extend(QUERY_COUNTS.map(|probes| recipe(Role::ScanLanes, probes)));
+    }
+    recipes
+}
+
 impl Parameters {
     /// How to build it.
     pub(super) fn recipe(self) -> Recipe {
@@ -73,14 +85,21 @@ impl Parameters {
             Role::MergeLists => (&["merge.cl"], "merge_lists"),
             Role::ScoreRows => (&["dot.cl", "scores.cl"], "score_rows"),
         };
-        let parameters = [
-            ("DIM", self.stride),
-            ("TOPK", self.list),
-            ("QUERY_COUNT", self.tiling.query_count),
-            ("LANES_PER_QUERY", LANES_PER_QUERY),
-            ("TILE", self.tiling.tile),
-            ("MERGE_ITEMS", MERGE_ITEMS),
-        ];
+        let (lists, probes) = (
+            [("TOPK", self.list)],
+            [
+                ("DIM", self.stride),
+                ("QUERY_COUNT", self.tiling.query_count),
+                ("LANES_PER_QUERY", LANES_PER_QUERY),
+                ("TILE", self.tiling.tile),
+            ],
+        );
+        // What a kernel does not depend on is left out, so that it is built once for all of that.
+        let parameters = match self.role {
+            Role::ScanLanes => [&lists[..], &probes].concat(),
+            Role::MergeLists => [&lists[..], &[("MERGE_ITEMS", MERGE_ITEMS)]].concat(),
+            Role::ScoreRows => probes.to_vec(),
+        };
         let parameters = parameters.into_iter().map(|(name, value)| (name, value as u32)).collect();
         Recipe { files, function, parameters, flags: "-cl-fast-relaxed-math" }
     }

@@ -22,10 +22,11 @@ use crate::domain::Matrix;
 
 use super::driver::device::{Arg, Device, Event, Kernel};
 use super::loaded::Engine;
+use super::program::Recipe;
 use super::rows::Rows;
 
 use collect::{Collector, Scanned};
-use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size};
+use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size, recipes_of_lists};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
 pub(super) use bound::error_bound;
@@ -44,6 +45,19 @@ const CHEAP_LIST: usize = 64;
 
 /// Bytes of raw scores that one launch writes.
 const SCORE_BYTES: usize = 8 << 20;
+
+/// The kernels that this scan needs for the first `top_k` of `rows`: for any number of probes, at the first attempt, and in company of
+/// those who want as many as costs nothing.
+pub(super) fn recipes(rows: &Matrix, top_k: usize, tuning: Tuning) -> Vec<Recipe> {
+    if rows.rows() == 0 {
+        return Vec::new();
+    }
+    let wanted = [top_k, 1].map(|k| list_size(wanted(k, 0, rows.rows())));
+    let mut lists: Vec<usize> = wanted.into_iter().flatten().collect();
+    lists.sort_unstable();
+    lists.dedup();
+    recipes_of_lists(rows.stride(), &lists, tuning)
+}
 
 /// Finds candidates for every probe of `job`, into `into`, which has begun.
 pub(super) fn screen(

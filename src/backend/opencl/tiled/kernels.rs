@@ -92,6 +92,18 @@ pub(super) enum Role {
     Choose,
 }
 
+impl Role {
+    pub(super) const ALL: [Self; 7] = [
+        Self::QuantizeRows,
+        Self::QuantizeProbes,
+        Self::BeginScan,
+        Self::Sample,
+        Self::SetCuts,
+        Self::Collect,
+        Self::Choose,
+    ];
+}
+
 /// How probes are laid over the warps of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
@@ -102,7 +114,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self { panels: 4, tiles: 1, probe_warps: 1, row_warps: 8 },
         Self { panels: 2, tiles: 2, probe_warps: 1, row_warps: 8 },
         Self { panels: 2, tiles: 4, probe_warps: 1, row_warps: 8 },

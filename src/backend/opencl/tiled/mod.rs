@@ -15,14 +15,16 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use crate::backend::{BackendError, Candidate, Candidates, Coverage, RowSet, ScreenJob, Screened};
+use crate::domain::Matrix;
 
 use super::driver::device::{Arg, Device, Event, Range};
 use super::lanes::error_bound;
 use super::loaded::Engine;
-use super::program::Programs;
+use super::program::{Programs, Recipe};
 use super::rows::Rows;
 
 use kernels::{CAPACITY, Parameters, Role, STEP, Sample, Shape, Work, plain_range, probe_range, rank_range};
@@ -69,6 +71,27 @@ pub(super) fn takes(
             Arithmetic::Matrix | Arithmetic::StandIn => bytes.is_some(),
             Arithmetic::Floats => job.probes.rows() >= FLOATS_PROBES,
         }
+}
+
+/// The kernels that this scan needs for the first `top_k` of `rows`, for any number of probes.
+pub(super) fn recipes(rows: &Matrix, top_k: usize, arithmetic: Arithmetic) -> Vec<Recipe> {
+    if rows.rows() == 0 || top_k > MAX_K {
+        return Vec::new();
+    }
+    let mut recipes = Vec::new();
+    for shape in Shape::ALL {
+        let parameters = Parameters { arithmetic, stride: rows.stride(), shape, answers: answers(top_k) };
+        recipes.extend(Role::ALL.map(|role| parameters.recipe(role)));
+    }
+    // Most do not depend on the shape.
+    let mut seen = HashSet::new();
+    recipes.retain(|recipe| seen.insert(recipe.clone()));
+    recipes
+}
+
+/// How long an answer kernels are compiled for that hold the first `k`.
+fn answers(k: usize) -> usize {
+    (k + TIES).next_multiple_of(ANSWER_STEP)
 }
 
 /// Answers every probe of `job`, into `into`, which has begun; none wants more than [`MAX_K`] rows. `bytes` are there where
@@ -147,7 +170,7 @@ impl<'a> Pass<'a> {
         question: Question,
     ) -> Result<Self, BackendError> {
         let Question { arithmetic, probes, k } = question;
-        let answers = (k + TIES).next_multiple_of(ANSWER_STEP);
+        let answers = answers(k);
         let shape = Shape::new(probes);
         let stride = rows.matrix().stride();
         let Engine { device, memory, .. } = engine;

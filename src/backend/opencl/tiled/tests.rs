@@ -9,7 +9,7 @@ use rand_distr::{Distribution, StandardNormal};
 use super::kernels;
 use crate::backend::opencl::OpenClBackend;
 use crate::backend::{Ask, Backend, Candidate, Coverage, RowSet, ScreenJob, Screened};
-use crate::config::{DeviceChoice, OpenClScan, OpenClSettings};
+use crate::config::{self, CacheDir, DeviceChoice, OpenClScan, OpenClSettings, Sources};
 use crate::domain::{Matrix, canonical_score};
 
 const SCANS: [OpenClScan; 2] = [OpenClScan::Bytes, OpenClScan::Floats];
@@ -17,11 +17,10 @@ const SCANS: [OpenClScan; 2] = [OpenClScan::Bytes, OpenClScan::Floats];
 fn open(scan: OpenClScan, chunk_rows: usize) -> OpenClBackend {
     let settings = OpenClSettings {
         device: DeviceChoice::Named("Portable Computing Language".to_owned()),
-        allow_cpu_devices: false,
         chunk_rows,
-        memory_limit_bytes: None,
         scan,
-        kernel_dir: None,
+        cache_dir: CacheDir::Off,
+        ..config::load(&Sources::default()).unwrap().backend.opencl
     };
     OpenClBackend::open(&settings)
         .unwrap_or_else(|error| panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}"))
