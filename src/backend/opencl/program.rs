@@ -20,9 +20,11 @@ const MAX_BUILT: usize = 256;
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Every file of `kernels/`, by name, as compiled into the program.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
+    ("block.cl", include_str!("../../../kernels/block.cl")),
     ("dot.cl", include_str!("../../../kernels/dot.cl")),
     ("lanes.cl", include_str!("../../../kernels/lanes.cl")),
+    ("lists.cl", include_str!("../../../kernels/lists.cl")),
     ("merge.cl", include_str!("../../../kernels/merge.cl")),
     ("scores.cl", include_str!("../../../kernels/scores.cl")),
 ];
@@ -127,7 +129,7 @@ mod tests {
     fn a_missing_kernel_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let error = Sources::load(Some(folder.path())).unwrap_err().to_string();
-        assert!(error.contains("dot.cl") && error.contains("No such file"), "{error}");
+        assert!(error.contains("block.cl") && error.contains("No such file"), "{error}");
     }
 
     #[test]

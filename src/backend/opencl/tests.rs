@@ -366,10 +366,10 @@ fn a_device_that_returns_rows_that_do_not_exist_is_found_out() {
     let (folder, own) = own_kernels();
     let path = folder.path().join("lanes.cl");
     let text = fs::read_to_string(&path).unwrap();
-    let sound = "list_indices[slot] = first_row + row;";
+    let sound = "&states[p], score, number);";
     assert_eq!(text.matches(sound).count(), 1);
     // Row 5 is called row 1000.
-    let wrong = "list_indices[slot] = first_row + row == 5 ? 1000 : first_row + row;";
+    let wrong = "&states[p], score, number == 5 ? 1000 : number);";
     fs::write(&path, text.replace(sound, wrong)).unwrap();
 
     let matrix = Arc::new(unit_rows(93, 16, 26));

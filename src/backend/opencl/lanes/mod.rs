@@ -13,6 +13,7 @@ mod kernels;
 mod range;
 mod scratch;
 mod tuning;
+mod variant;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -28,11 +29,12 @@ use super::rows::Rows;
 
 use bound::error_bound;
 use collect::{Collector, Scanned};
-use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size};
+use kernels::{MAX_QUERY_COUNT, Parameters, Role, list_size};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
 pub(super) use scratch::Scratch;
 pub(super) use tuning::Tuning;
+pub(super) use variant::Variant;
 
 /// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
 const MERGED_BYTES: usize = 8 << 20;
@@ -151,16 +153,16 @@ fn scan_lists<'a>(
     let started = Instant::now();
     let probes = tile.len();
     let stride = rows.matrix().stride();
-    let tiling = Tiling::new(probes, *tuning);
-    let parameters = |role| Parameters { role, stride, list, tiling };
-    let scan = programs.kernel(device, parameters(Role::ScanLanes).recipe())?;
-    let merge = programs.kernel(device, parameters(Role::MergeLists).recipe())?;
-    let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan, *tuning));
+    let parameters = Parameters { variant: tuning.variant(probes), stride, list, probes };
+    let scan = programs.kernel(device, parameters.recipe(Role::ScanLanes))?;
+    let merge = programs.kernel(device, parameters.recipe(Role::MergeLists))?;
+    let limits = work_limits(device, &scan, *tuning, parameters.variant);
+    let shape = ScanShape::new(probes, rows.chunk_rows(), list, limits);
     let chunks = rows.chunks();
     let merged_bytes = probes * list * 2 * size_of::<f32>();
     let pending = (MERGED_BYTES / merged_bytes).clamp(1, MAX_PENDING_CHUNKS).min(chunks.len().max(1));
 
-    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), parameters.layout())?;
     scratch.put_skips(device, tile.asks)?;
     scratch.size_lists(device, shape.lists * probes * list, pending * probes * list)?;
     let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
@@ -240,14 +242,13 @@ fn scan_scores<'a>(
     let Engine { device, tuning, programs, scratch } = engine;
     let started = Instant::now();
     let probes = tile.len();
-    let tiling = Tiling::new(probes, *tuning);
     // No list is kept on the device: any size will do, so that one kernel serves all.
-    let list = 1;
-    let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, tiling };
-    let kernel = programs.kernel(device, parameters.recipe())?;
-    let limits = work_limits(device, &kernel, *tuning);
+    let (stride, list) = (rows.matrix().stride(), 1);
+    let parameters = Parameters { variant: tuning.variant(probes), stride, list, probes };
+    let kernel = programs.kernel(device, parameters.recipe(Role::ScoreRows))?;
+    let limits = work_limits(device, &kernel, *tuning, parameters.variant);
     let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
-    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), parameters.layout())?;
     scratch.size_scores(device, launch_rows * probes)?;
     let mut collectors = tile.collectors();
     timing.scan_ns += nanoseconds(started);
@@ -282,8 +283,9 @@ fn scan_scores<'a>(
     Ok(collectors)
 }
 
-fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning) -> WorkLimits {
-    WorkLimits { group_items: kernel.group_limit(), compute_units: device.compute_units(), tuning }
+fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning, variant: Variant) -> WorkLimits {
+    let (group_items, compute_units) = (kernel.group_limit(), device.compute_units());
+    WorkLimits { group_items, compute_units, tuning, variant }
 }
 
 fn nanoseconds(since: Instant) -> u64 {
