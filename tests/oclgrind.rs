@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lookalike::backend::opencl::OpenClBackend;
 use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
-use lookalike::config::{DeviceChoice, OpenClSettings};
+use lookalike::config::{CacheDir, DeviceChoice, OpenClSettings};
 use lookalike::domain::Matrix;
 
 /// The test that a child process runs, and the variable that tells it that it is one.
@@ -122,6 +122,7 @@ fn scan() {
         chunk_rows: 40,
         memory_limit_bytes: None,
         kernel_dir: std::env::var_os(KERNEL_DIR).map(PathBuf::from),
+        cache_dir: CacheDir::Off,
     };
     let mut backend = OpenClBackend::open(&settings).unwrap();
     let (rows, probes) = (Arc::new(matrix(93, 13, 0)), matrix(5, 13, 500));

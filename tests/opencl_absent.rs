@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lookalike::backend::BackendError;
 use lookalike::backend::opencl::{NoDeviceReason, OpenClBackend, devices};
-use lookalike::config::{DeviceChoice, OpenClSettings};
+use lookalike::config::{CacheDir, DeviceChoice, OpenClSettings};
 
 fn settings() -> OpenClSettings {
     OpenClSettings {
@@ -20,6 +20,7 @@ fn settings() -> OpenClSettings {
         chunk_rows: 50_000,
         memory_limit_bytes: None,
         kernel_dir: None,
+        cache_dir: CacheDir::Off,
     }
 }
 

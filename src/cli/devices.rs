@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::output::{Output, PlainFormat, table};
 use super::settings::SettingsArgs;
-use crate::backend::opencl::{self, DeviceRecord, DeviceSurvey};
+use crate::backend::opencl::{self, DeviceKernels, DeviceRecord, DeviceSurvey};
+use crate::config::OpenClSettings;
 
 #[derive(Debug, Args)]
 pub(super) struct DevicesArgs {
@@ -15,10 +16,12 @@ pub(super) struct DevicesArgs {
 }
 
 pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Output) -> anyhow::Result<()> {
-    let survey = opencl::devices(&settings.load([])?.backend.opencl);
+    let settings = settings.load([])?.backend.opencl;
+    let survey = opencl::devices(&settings);
     match args.format {
         PlainFormat::Json => {
-            let devices: Vec<_> = survey.devices.iter().map(device_json).collect();
+            let devices: Vec<_> =
+                survey.devices.iter().map(|device| device_json(device, &settings)).collect();
             output.json(&json!({
                 "devices": devices,
                 "chosen": survey.chosen.as_ref().ok(),
@@ -27,7 +30,13 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
         }
         PlainFormat::Table => {
             print_table(&survey, output)?;
-            Ok(output.line(conclusion(&survey))?)
+            output.line(conclusion(&survey))?;
+            if let Ok(chosen) = survey.chosen {
+                let DeviceKernels { few, many, tuned } = opencl::kernels(&settings, &survey.devices[chosen]);
+                let how = if tuned { "measured there" } else { "by its kind; `lookalike tune` measures" };
+                output.line(format!("kernels ({how}): few probes: {few}; more: {many}"))?;
+            }
+            Ok(())
         }
     }
 }
@@ -63,7 +72,8 @@ fn print_table(survey: &DeviceSurvey, output: &mut Output) -> std::io::Result<()
     output.line(table)
 }
 
-fn device_json(device: &DeviceRecord) -> serde_json::Value {
+fn device_json(device: &DeviceRecord, settings: &OpenClSettings) -> serde_json::Value {
+    let DeviceKernels { few, many, tuned } = opencl::kernels(settings, device);
     json!({
         "platform_index": device.platform_index,
         "device_index": device.device_index,
@@ -74,5 +84,6 @@ fn device_json(device: &DeviceRecord) -> serde_json::Value {
         "memory_bytes": device.global_memory_bytes,
         "usable": device.usable,
         "reason": device.reason,
+        "kernels": { "few": few, "many": many, "tuned": tuned },
     })
 }

@@ -16,6 +16,7 @@ mod serve;
 mod settings;
 mod signals;
 mod target;
+mod tune;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -55,6 +56,8 @@ enum Command {
     CheckConfig,
     /// Time exact search on this machine.
     Bench(bench::BenchArgs),
+    /// Measure which kernels suit the OpenCL device, and keep the best.
+    Tune(tune::TuneArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -89,6 +92,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Devices(args) => devices::run(&settings, args, output),
         Command::CheckConfig => check_config::run(&settings, output),
         Command::Bench(args) => bench::run(&settings, args, output),
+        Command::Tune(args) => tune::run(&settings, args, output),
     }
 }
 

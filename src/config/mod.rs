@@ -15,8 +15,8 @@ mod validate;
 
 pub use load::{DEFAULTS, Sources, load};
 pub use model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, Instructions, Limits,
+    LogFormat, LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
     StorageSettings,
 };
 pub use problem::{ConfigError, Problem};

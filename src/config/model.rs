@@ -185,6 +185,19 @@ pub struct OpenClSettings {
     pub memory_limit_bytes: Option<u64>,
     /// A folder with kernels; `None`: the built-in ones.
     pub kernel_dir: Option<PathBuf>,
+    /// Where what was found out about devices is kept.
+    pub cache_dir: CacheDir,
+}
+
+/// Where what was found out about devices is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheDir {
+    /// In the user's cache folder, if there is one.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// In this folder.
+    Folder(PathBuf),
 }
 
 /// Which OpenCL device.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use super::model::{
-    BackendKind, BackendSettings, CpuSettings, DeviceChoice, Fallback, Instructions, Limits, LogFormat,
-    LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
+    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, Instructions, Limits,
+    LogFormat, LogSettings, MetricsSettings, OpenClSettings, RecognitionSettings, ServerSettings, Settings,
     StorageSettings,
 };
 use super::problem::Problem;
@@ -172,12 +172,15 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
             .parsed(folder, expected, |text| Some(PathBuf::from(text)).filter(|path| path.is_dir()))
             .map(Some)
     };
+    let expected = "auto, off or a folder's path (in quotes if it reads as a number)";
+    let cache_dir = reader.parsed("backend.opencl.cache_dir", expected, |text| Some(cache_dir(text)));
     Some(OpenClSettings {
         device: device?,
         allow_cpu_devices: allow_cpu_devices?,
         chunk_rows: chunk_rows?,
         memory_limit_bytes: memory_limit_mib?.map(|mib| mib * BYTES_PER_MIB),
         kernel_dir: kernel_dir?,
+        cache_dir: cache_dir?,
     })
 }
 
@@ -214,6 +217,14 @@ fn device(text: &str) -> DeviceChoice {
         Some((platform, device)) => DeviceChoice::Numbered { platform, device },
         None if text == "auto" => DeviceChoice::Auto,
         None => DeviceChoice::Named(text.to_owned()),
+    }
+}
+
+fn cache_dir(text: &str) -> CacheDir {
+    match text {
+        "auto" => CacheDir::Auto,
+        "off" => CacheDir::Off,
+        folder => CacheDir::Folder(PathBuf::from(folder)),
     }
 }
 

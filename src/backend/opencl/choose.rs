@@ -224,6 +224,7 @@ fn fits(device: &DeviceRecord, choice: &DeviceChoice) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CacheDir;
 
     fn device(place: (usize, usize), name: &str, kind: DeviceKind) -> DeviceRecord {
         DeviceRecord {
@@ -247,6 +248,7 @@ mod tests {
             chunk_rows: 50_000,
             memory_limit_bytes: None,
             kernel_dir: None,
+            cache_dir: CacheDir::Off,
         }
     }
 

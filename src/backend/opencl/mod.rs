@@ -2,7 +2,7 @@
 //!
 //! `driver` is the boundary to the driver (all `unsafe` is in there; its `loader.c` stands in for `libOpenCL.so` at link time);
 //! `choose` picks a device; `program` compiles the kernels of `kernels/`; `rows` holds a gallery's rows on the device; `lanes` scans
-//! them.
+//! them; `tune` measures which of the lanes' kernels suits a device.
 //!
 //! Invariants: the crate `ocl` is named in this folder alone. Finding out that there is no device takes no time, and nothing a
 //! driver answers makes this panic. One thread owns a backend and what it loaded. What the device returns is checked before it is
@@ -16,6 +16,7 @@ mod driver;
 mod lanes;
 mod program;
 mod rows;
+mod tune;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::telemetry::BackendName;
 use super::{Backend, BackendError, Description, Loaded};
 
 pub use choose::{DeviceKind, DeviceRecord, DeviceSurvey, NoDevice, NoDeviceReason};
+pub use tune::{TuneError, TuneLine, TunePlan, TuneReport, TuneStep, TuneTable, TuneWork, Verdict, tune};
 
 use driver::device::Device;
 use driver::platform::{self, Found, FoundDevice};
@@ -80,7 +82,8 @@ impl OpenClBackend {
         let memory = record.global_memory_bytes;
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
         let scratch = Scratch::new(&device)?;
-        let tuning = Tuning::of(device.record().kind);
+        let tuning = tuning(settings, device.record());
+        tracing::info!(device = description.device, few = %tuning.few, many = %tuning.many, "OpenCL kernels chosen");
         let engine = Engine { device, tuning, programs: Programs::new(sources), scratch };
         Ok(Self {
             description,
@@ -89,6 +92,29 @@ impl OpenClBackend {
             chunk_rows: settings.chunk_rows.max(1),
         })
     }
+}
+
+/// What `lookalike tune` found fastest on a device, else what suits its kind.
+fn tuning(settings: &OpenClSettings, record: &DeviceRecord) -> Tuning {
+    tune::load(&settings.cache_dir, record).over(Tuning::of(record.kind))
+}
+
+/// The kernels that would scan on a device, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceKernels {
+    /// For few probes.
+    pub few: String,
+    /// For more.
+    pub many: String,
+    /// Whether they were measured on it.
+    pub tuned: bool,
+}
+
+/// The kernels that would scan on the device that `record` describes.
+pub fn kernels(settings: &OpenClSettings, record: &DeviceRecord) -> DeviceKernels {
+    let found = tune::load(&settings.cache_dir, record);
+    let Tuning { few, many, .. } = found.over(Tuning::of(record.kind));
+    DeviceKernels { few: few.to_string(), many: many.to_string(), tuned: found.few.or(found.many).is_some() }
 }
 
 impl Backend for OpenClBackend {

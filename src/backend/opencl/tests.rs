@@ -9,7 +9,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::backend::{Ask, Backend, BackendError, Candidates, Coverage, Loaded, RowSet, ScreenJob, Screened};
-use crate::config::{DeviceChoice, OpenClSettings};
+use crate::config::{CacheDir, DeviceChoice, OpenClSettings};
 use crate::domain::Matrix;
 
 use super::lanes::Tuning;
@@ -22,6 +22,7 @@ fn settings() -> OpenClSettings {
         chunk_rows: 50_000,
         memory_limit_bytes: None,
         kernel_dir: None,
+        cache_dir: CacheDir::Off,
     }
 }
 

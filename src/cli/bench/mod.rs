@@ -6,7 +6,7 @@
 
 mod callers;
 mod limits;
-mod made;
+pub(super) mod made;
 mod report;
 mod work;
 

@@ -1,5 +1,7 @@
 //! The kernels of this scan and the sizes that they are compiled for.
 
+use std::fmt;
+
 use crate::backend::opencl::program::Recipe;
 
 use super::variant::{Layout, Variant};
@@ -30,7 +32,7 @@ fn query_count(probes: usize) -> usize {
 }
 
 /// How far a measurement goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::backend::opencl) enum Stage {
     /// Dot products, summed so that they are of use.
     Dot,
@@ -48,6 +50,18 @@ impl Stage {
     /// All of them, in this order.
     pub(in crate::backend::opencl) const ALL: [Self; 5] =
         [Self::Dot, Self::Threshold, Self::Scores, Self::Indices, Self::Full];
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dot => "dot",
+            Self::Threshold => "dot + threshold",
+            Self::Scores => "top-k score",
+            Self::Indices => "top-k + index",
+            Self::Full => "full kNN",
+        })
+    }
 }
 
 /// A kernel of ours.

@@ -10,6 +10,7 @@
 mod bound;
 mod collect;
 mod kernels;
+mod measure;
 mod range;
 mod scratch;
 mod tuning;
@@ -29,12 +30,17 @@ use super::rows::Rows;
 
 use bound::error_bound;
 use collect::{Collector, Scanned};
-use kernels::{MAX_QUERY_COUNT, Parameters, Role, list_size};
+use kernels::{Parameters, Role};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
+pub(super) use kernels::{MAX_QUERY_COUNT, Stage, list_size};
+pub(super) use measure::{Found, Measured, Trial, measure};
 pub(super) use scratch::Scratch;
-pub(super) use tuning::Tuning;
-pub(super) use variant::Variant;
+pub(super) use tuning::{FEW_PROBES, Tuning};
+pub(super) use variant::{
+    Block, BlockProbes, BlockRows, Dot, Lanes, ProbePlace, ProbeTile, SUMS, Single, Strategy, Turns, Variant,
+    Width,
+};
 
 /// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
 const MERGED_BYTES: usize = 8 << 20;
@@ -204,32 +210,41 @@ impl ListPass<'_> {
     fn launch(&self, scratch: &Scratch, chunks: &[Range<usize>]) -> Result<Vec<Event>, BackendError> {
         let mut merges = Vec::with_capacity(chunks.len());
         for (place, chunk) in chunks.iter().enumerate() {
-            let rows = self.rows.on_device(self.device, chunk)?;
-            let args = [
-                rows.arg(),
-                scratch.probes.arg(),
-                scratch.skip_offsets.arg(),
-                scratch.skip_ranges.arg(),
-                scratch.list_scores.arg(),
-                scratch.list_indices.arg(),
-                Arg::U32(chunk.len() as u32),
-                Arg::U32(self.probes as u32),
-                Arg::U32(self.shape.segment_rows as u32),
-                Arg::U32(chunk.start as u32),
-            ];
-            self.device.launch(self.scan, &args, self.shape.range)?;
-            let entries = self.shape.lists * self.list;
-            let args = [
-                scratch.list_scores.arg(),
-                scratch.list_indices.arg(),
-                scratch.merged_scores.arg(),
-                scratch.merged_indices.arg(),
-                Arg::U32(entries as u32),
-                Arg::U32((place * self.probes * self.list) as u32),
-            ];
-            merges.push(self.device.launch(self.merge, &args, merge_range(self.probes))?);
+            self.scan(scratch, chunk)?;
+            merges.push(self.merge(scratch, place)?);
         }
         Ok(merges)
+    }
+
+    /// Scans a chunk into lists.
+    fn scan(&self, scratch: &Scratch, chunk: &Range<usize>) -> Result<Event, BackendError> {
+        let rows = self.rows.on_device(self.device, chunk)?;
+        let args = [
+            rows.arg(),
+            scratch.probes.arg(),
+            scratch.skip_offsets.arg(),
+            scratch.skip_ranges.arg(),
+            scratch.list_scores.arg(),
+            scratch.list_indices.arg(),
+            Arg::U32(chunk.len() as u32),
+            Arg::U32(self.probes as u32),
+            Arg::U32(self.shape.segment_rows as u32),
+            Arg::U32(chunk.start as u32),
+        ];
+        self.device.launch(self.scan, &args, self.shape.range)
+    }
+
+    /// Merges the lists of the chunk that was scanned last, to place `place` of the merged ones.
+    fn merge(&self, scratch: &Scratch, place: usize) -> Result<Event, BackendError> {
+        let args = [
+            scratch.list_scores.arg(),
+            scratch.list_indices.arg(),
+            scratch.merged_scores.arg(),
+            scratch.merged_indices.arg(),
+            Arg::U32((self.shape.lists * self.list) as u32),
+            Arg::U32((place * self.probes * self.list) as u32),
+        ];
+        self.device.launch(self.merge, &args, merge_range(self.probes))
     }
 }
 

@@ -52,7 +52,7 @@ impl ScanShape {
         let all_lanes = limits.variant.lanes.get();
         let group_items = limits.group();
         let lanes = if group_items >= all_lanes { all_lanes } else { 1 };
-        let blocks = probes.div_ceil(limits.variant.probes_per_item());
+        let blocks = probes.div_ceil(limits.variant.probes_per_item() * limits.variant.blocks_per_item());
         let side = group_side(blocks, group_items / lanes);
         // More segments than fill the lists once would only be merged away again.
         let segments = (limits.compute_units * limits.tuning.unit_items)
@@ -130,11 +130,12 @@ mod tests {
                 for (rows, list) in [(1, 8), (93, 64), (50_000, 64), (50_000, 256)] {
                     let shape = ScanShape::new(probes, rows, list, limits);
                     let scores = score_range(probes, rows, limits);
-                    for range in [shape.range, scores] {
+                    let turns = [limits.variant.blocks_per_item(), 1];
+                    for (range, turns) in [shape.range, scores].into_iter().zip(turns) {
                         let whole = range.global.iter().zip(range.local).all(|(all, group)| all % group == 0);
                         assert!(whole, "{range:?} for {probes} probes, {limits:?}");
                         assert!(range.local.iter().product::<usize>() <= limits.group_items, "{range:?}");
-                        assert!(range.global[0] * limits.variant.probes_per_item() >= probes);
+                        assert!(range.global[0] * limits.variant.probes_per_item() * turns >= probes);
                     }
                     assert!(scores.global[1] * limits.variant.rows_per_item() >= rows, "{scores:?}");
                     let segments = shape.range.global[2];
@@ -151,8 +152,8 @@ mod tests {
         assert_eq!((one.range.global, one.range.local), ([1, 8, 96], [1, 8, 16]));
         let many = ScanShape::new(256, 50_000, 64, GPU);
         assert_eq!((many.range.global[2], many.range.local), (64, [16, 8, 1]));
-        // Sixteen blocks of probes are a group each, enough for two cores.
+        // Four times four blocks of probes are a group each, enough for two cores.
         let shape = ScanShape::new(256, 50_000, 64, CPU);
-        assert_eq!((shape.range.global, shape.range.local), ([16, 1, 1], [1, 1, 1]));
+        assert_eq!((shape.range.global, shape.range.local), ([4, 1, 1], [1, 1, 1]));
     }
 }

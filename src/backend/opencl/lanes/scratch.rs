@@ -145,6 +145,19 @@ impl Scratch {
         Ok((&self.host_values, &self.host_indices))
     }
 
+    /// Waits for the lists, not merged, and gives the first `count` entries: scores and row numbers.
+    pub(super) fn read_lists(
+        &mut self,
+        device: &Device,
+        count: usize,
+    ) -> Result<(&[f32], &[u32]), BackendError> {
+        self.host_values.resize(count, 0.0);
+        self.host_indices.resize(count, 0);
+        device.read(&self.list_scores.buffer, &mut self.host_values)?;
+        device.read(&self.list_indices.buffer, &mut self.host_indices)?;
+        Ok((&self.host_values, &self.host_indices))
+    }
+
     /// Waits for the first `count` raw scores and gives them.
     pub(super) fn read_scores(&mut self, device: &Device, count: usize) -> Result<&[f32], BackendError> {
         self.host_values.resize(count, 0.0);

@@ -4,10 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::opencl::choose::DeviceKind;
 
-use super::variant::{
-    Accumulators, Block, BlockProbes, BlockRows, Dot, Lanes, ProbePlace, Single, Strategy, Tile, Unroll,
-    Variant, Width,
-};
+use super::variant::{Block, Dot, Lanes, ProbeTile, Single, Strategy, Variant, Width};
 
 /// Launches of up to so many probes are made with [`Tuning::few`].
 pub(in crate::backend::opencl) const FEW_PROBES: usize = 4;
@@ -27,15 +24,6 @@ pub(in crate::backend::opencl) struct Tuning {
     pub(in crate::backend::opencl) group_items: usize,
 }
 
-/// Reads one probe where it lies, four components at a time, as was fastest on a Mali-G610 (DESIGN.md, section 1).
-const FLOAT4: Single = Single {
-    width: Width::BothFour,
-    accumulators: Accumulators::Four,
-    unroll: Unroll::One,
-    probe: ProbePlace::InMemory,
-    tile: Tile::Sixteen,
-};
-
 impl Tuning {
     /// For devices that run thousands of work-items at once.
     pub(in crate::backend::opencl) const WIDE: Self = {
@@ -43,7 +31,7 @@ impl Tuning {
         let variant = Variant {
             lanes: Lanes::Eight,
             strategy: Strategy::ThresholdMinReplace,
-            dot: Dot::Single(FLOAT4),
+            dot: Dot::Single(Single::FLOAT4),
         };
         Self { few: variant, many: variant, unit_items: 2048, group_items: 128 }
     };
@@ -52,12 +40,11 @@ impl Tuning {
     pub(in crate::backend::opencl) const NARROW: Self = {
         let lanes = Lanes::One;
         let strategy = Strategy::ThresholdMinReplace;
-        let single = Single { width: Width::BothEight, tile: Tile::One, ..FLOAT4 };
-        let block = Block { rows: BlockRows::Four, probes: BlockProbes::Sixteen };
+        let single = Single { width: Width::BothEight, tile: ProbeTile::One, ..Single::FLOAT4 };
         Self {
             few: Variant { lanes, strategy, dot: Dot::Single(single) },
-            many: Variant { lanes, strategy, dot: Dot::Block(block) },
-            unit_items: 8,
+            many: Variant { lanes, strategy, dot: Dot::Block(Block::FOUR_BY_SIXTEEN) },
+            unit_items: 2,
             group_items: 1,
         }
     };

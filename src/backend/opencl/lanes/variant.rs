@@ -65,7 +65,7 @@ numbers! {
 
 numbers! {
     /// Most probes that lie interleaved in memory.
-    Tile { One = 1, Sixteen = 16 }
+    ProbeTile { One = 1, Sixteen = 16 }
 }
 
 numbers! {
@@ -76,6 +76,11 @@ numbers! {
 numbers! {
     /// Probes of a block.
     BlockProbes { Four = 4, Eight = 8, Sixteen = 16 }
+}
+
+numbers! {
+    /// Blocks of probes that take turns at the same rows.
+    Turns { One = 1, Four = 4, Sixteen = 16 }
 }
 
 /// How many components one load takes.
@@ -167,8 +172,37 @@ pub(in crate::backend::opencl) struct Single {
     pub(in crate::backend::opencl) accumulators: Accumulators,
     pub(in crate::backend::opencl) unroll: Unroll,
     pub(in crate::backend::opencl) probe: ProbePlace,
-    pub(in crate::backend::opencl) tile: Tile,
+    pub(in crate::backend::opencl) tile: ProbeTile,
 }
+
+impl Single {
+    /// Where the probe lies, four components at a time: the fastest on a Mali-G610 (DESIGN.md, section 1).
+    pub(in crate::backend::opencl) const FLOAT4: Self = Self {
+        width: Width::BothFour,
+        accumulators: Accumulators::Four,
+        unroll: Unroll::One,
+        probe: ProbePlace::InMemory,
+        tile: ProbeTile::Sixteen,
+    };
+
+    /// Loads, sums and steps in a few words.
+    pub(in crate::backend::opencl) fn sums(self) -> String {
+        let Self { width, accumulators, unroll, .. } = self;
+        let unroll = if unroll == Unroll::One { String::new() } else { format!(", unroll {}", unroll.get()) };
+        format!("{width} x{}{unroll}", accumulators.get())
+    }
+}
+
+/// The experiment with sums: those of DESIGN.md, section 1, and what lies between them.
+pub(in crate::backend::opencl) const SUMS: [(Width, Accumulators, Unroll); 7] = [
+    (Width::BothFour, Accumulators::One, Unroll::One),
+    (Width::BothFour, Accumulators::One, Unroll::Four),
+    (Width::BothFour, Accumulators::Four, Unroll::One),
+    (Width::BothFour, Accumulators::Four, Unroll::Two),
+    (Width::BothFour, Accumulators::Four, Unroll::Four),
+    (Width::BothEight, Accumulators::Four, Unroll::One),
+    (Width::BothEight, Accumulators::Four, Unroll::Two),
+];
 
 /// How a work-item scores several rows against several probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -176,6 +210,13 @@ pub(in crate::backend::opencl) struct Single {
 pub(in crate::backend::opencl) struct Block {
     pub(in crate::backend::opencl) rows: BlockRows,
     pub(in crate::backend::opencl) probes: BlockProbes,
+    pub(in crate::backend::opencl) turns: Turns,
+}
+
+impl Block {
+    /// What fills the sixteen registers of AVX2 and keeps the rows in a core's cache.
+    pub(in crate::backend::opencl) const FOUR_BY_SIXTEEN: Self =
+        Self { rows: BlockRows::Four, probes: BlockProbes::Sixteen, turns: Turns::Four };
 }
 
 /// What a work-item scores in one step.
@@ -209,11 +250,19 @@ pub(in crate::backend::opencl) struct Layout {
 }
 
 impl Variant {
-    /// Probes that a work-item scores.
+    /// Probes that a work-item scores in one step.
     pub(in crate::backend::opencl) fn probes_per_item(self) -> usize {
         match self.dot {
             Dot::Single(_) => 1,
             Dot::Block(block) => block.probes.get(),
+        }
+    }
+
+    /// Such blocks of probes that a work-item scans for.
+    pub(in crate::backend::opencl) fn blocks_per_item(self) -> usize {
+        match self.dot {
+            Dot::Single(_) => 1,
+            Dot::Block(block) => block.turns.get(),
         }
     }
 
@@ -249,9 +298,11 @@ impl Variant {
                 ("UNROLL", unroll.get()),
                 ("PRIVATE_PROBE", usize::from(probe == ProbePlace::Private)),
             ]),
-            Dot::Block(Block { rows, probes }) => {
-                parameters.extend([("ROWS_PER_ITEM", rows.get()), ("PROBES_PER_ITEM", probes.get())]);
-            }
+            Dot::Block(Block { rows, probes, turns }) => parameters.extend([
+                ("ROWS_PER_ITEM", rows.get()),
+                ("PROBES_PER_ITEM", probes.get()),
+                ("BLOCKS_PER_ITEM", turns.get()),
+            ]),
         }
         parameters
     }
@@ -269,6 +320,15 @@ impl fmt::Display for Width {
     }
 }
 
+impl fmt::Display for ProbePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InMemory => "probe in memory",
+            Self::Private => "probe in a private array",
+        })
+    }
+}
+
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -282,18 +342,19 @@ impl fmt::Display for Strategy {
 impl fmt::Display for Dot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Single(Single { width, accumulators, unroll, probe, tile }) => {
-                write!(f, "{width} x{}", accumulators.get())?;
-                if unroll.get() > 1 {
-                    write!(f, ", unroll {}", unroll.get())?;
+            Self::Single(single) => {
+                f.write_str(&single.sums())?;
+                if single.probe == ProbePlace::Private {
+                    write!(f, ", {}", single.probe)?;
                 }
-                if *probe == ProbePlace::Private {
-                    f.write_str(", probe private")?;
-                }
-                write!(f, ", tile {}", tile.get())
+                write!(f, ", tile {}", single.tile.get())
             }
-            Self::Block(Block { rows, probes }) => {
-                write!(f, "{} rows x {} probes", rows.get(), probes.get())
+            Self::Block(Block { rows, probes, turns }) => {
+                write!(f, "{} rows x {} probes", rows.get(), probes.get())?;
+                if turns.get() > 1 {
+                    write!(f, " x {} turns", turns.get())?;
+                }
+                Ok(())
             }
         }
     }

@@ -1,0 +1,1 @@
+//! The measurement on PoCL.
