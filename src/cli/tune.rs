@@ -19,7 +19,9 @@ use crate::telemetry;
 /// Rows of one identity, which are near each other.
 const ROWS_PER_IDENTITY: usize = 5;
 
-/// Seconds, and times that a variant is timed, where nobody says; and with --quick.
+/// Rows, seconds, and times that a variant is timed, where nobody says; and with --quick.
+const ROWS: usize = 350_000;
+const QUICK_ROWS: usize = 50_000;
 const SECONDS: u64 = 600;
 const QUICK_SECONDS: u64 = 45;
 const REPEATS: usize = 5;
@@ -27,9 +29,9 @@ const QUICK_REPEATS: usize = 2;
 
 #[derive(Debug, Args)]
 pub(super) struct TuneArgs {
-    /// Most rows to make and to scan; fewer where time would not do.
-    #[arg(long, value_name = "N", default_value_t = 350_000, value_parser = count(100_000_000))]
-    rows: usize,
+    /// Most rows to make and to scan, fewer where time would not do: 350000 unless said, with --quick 50000.
+    #[arg(long, value_name = "N", value_parser = count(100_000_000))]
+    rows: Option<usize>,
     /// How many probes to make. Up to 4 tune what scans so few, more what scans more.
     #[arg(long, value_name = "Q", default_value_t = 256, value_parser = count(256))]
     probes_count: usize,
@@ -61,9 +63,10 @@ fn count(most: usize) -> RangedU64ValueParser<usize> {
 pub(super) fn run(settings: &SettingsArgs, args: TuneArgs, output: &mut Output) -> anyhow::Result<()> {
     let settings = settings.load([])?;
     telemetry::init(&settings.log)?;
-    let (seconds, repeats) = if args.quick { (QUICK_SECONDS, QUICK_REPEATS) } else { (SECONDS, REPEATS) };
+    let (rows, seconds, repeats) =
+        if args.quick { (QUICK_ROWS, QUICK_SECONDS, QUICK_REPEATS) } else { (ROWS, SECONDS, REPEATS) };
     let (rows, probes) = made(&Made {
-        rows: args.rows,
+        rows: args.rows.unwrap_or(rows),
         rows_per_identity: ROWS_PER_IDENTITY,
         dim: args.dim,
         probes: args.probes_count,

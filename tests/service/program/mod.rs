@@ -4,6 +4,7 @@ mod bench;
 mod devices;
 mod galleries;
 mod output;
+mod tune;
 
 use std::fs;
 use std::path::Path;

@@ -13,6 +13,8 @@ mod kernels;
 mod measure;
 mod range;
 mod scratch;
+#[cfg(test)]
+mod tests;
 mod tuning;
 mod variant;
 
@@ -305,20 +307,4 @@ fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning, variant: Varian
 
 fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wanted;
-
-    #[test]
-    fn each_attempt_wants_four_times_as_many_up_to_all() {
-        assert_eq!(wanted(1, 0, 1000), 9);
-        assert_eq!(wanted(32, 0, 1000), 40);
-        assert_eq!(wanted(100, 0, 1000), 125);
-        assert_eq!(wanted(100, 1, 1000), 500);
-        assert_eq!(wanted(100, 2, 1000), 1000);
-        assert_eq!(wanted(usize::MAX, 40, 7), 7);
-        assert_eq!(wanted(5, 0, 0), 1);
-    }
 }

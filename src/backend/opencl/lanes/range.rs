@@ -84,7 +84,7 @@ pub(super) fn score_range(probes: usize, rows: usize, limits: WorkLimits) -> Ran
     let blocks = probes.div_ceil(limits.variant.probes_per_item());
     let steps = rows.div_ceil(limits.variant.rows_per_item());
     // Such a work-item is short: on a CPU too, many share a group.
-    let group_items = limits.group_items.min(Tuning::WIDE.group_items).max(1);
+    let group_items = limits.group_items.clamp(1, Tuning::WIDE.group_items);
     let side = group_side(blocks, group_items);
     let together = floor_power_of_two(group_items / side);
     Range {

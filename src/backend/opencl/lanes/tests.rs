@@ -1,20 +1,21 @@
 //! Every kernel of the family on PoCL, against plain `f64`. They fail where PoCL is missing.
 //!
 //! How scores are computed (`dot.cl`, `block.cl`) and how lists are kept (`lists.cl`, `lanes.cl`) meet in `item_scores` alone, so
-//! every way of the one is run with one of the other, and every way of the other, at every stage, with one of each form of the one.
+//! every way of the one is run with one of the other, and every way of the other with one of each form of the one.
 
 use std::sync::Arc;
 
-use super::variant::{Block, Dot, Lanes, ProbePlace, Single, Strategy, Turns, Variant, Width};
-use super::{Stage, Trial, Tuning, measure};
+use super::variant::{
+    Accumulators, Block, BlockProbes, BlockRows, Dot, Lanes, ProbePlace, ProbeTile, Single, Strategy, Turns,
+    Unroll, Variant, Width,
+};
+use super::{Stage, Trial, Tuning, measure, wanted};
+use crate::backend::opencl::OpenClBackend;
 use crate::backend::opencl::rows::Rows;
 use crate::backend::opencl::tests::{no_skips, open, settings, some_skips, unit_rows};
 use crate::backend::opencl::tune::{Made, check, exact_scores};
-use crate::backend::opencl::OpenClBackend;
 use crate::backend::{Ask, RowSet};
 use crate::domain::Matrix;
-
-use super::variant::{Accumulators, BlockProbes, BlockRows, ProbeTile, Unroll};
 
 /// Rows and probes with the real scores.
 struct Bench {
@@ -56,8 +57,7 @@ impl Bench {
             let measured = measure(engine, &self.rows, &self.probes, &asks, trial)
                 .unwrap_or_else(|error| panic!("{}, {}: {error}", trial.variant, trial.stage));
             assert_eq!(measured.found.len(), self.probes.rows());
-            let made =
-                Made { bound: measured.bound, list: trial.list, chunk_rows: self.rows.chunk_rows() };
+            let made = Made { bound: measured.bound, list: trial.list, chunk_rows: self.rows.chunk_rows() };
             for (probe, (found, exact)) in measured.found.iter().zip(&self.exact).enumerate() {
                 check(found, exact, asks[probe], made).unwrap_or_else(|wrong| {
                     panic!("{}, {}, list {}, probe {probe}: {wrong}", trial.variant, trial.stage, trial.list)
@@ -73,9 +73,13 @@ fn singles() -> Vec<Single> {
         for &accumulators in Accumulators::ALL {
             for &unroll in Unroll::ALL {
                 for &probe in ProbePlace::ALL {
-                    all.extend(
-                        ProbeTile::ALL.iter().map(|&tile| Single { width, accumulators, unroll, probe, tile }),
-                    );
+                    all.extend(ProbeTile::ALL.iter().map(|&tile| Single {
+                        width,
+                        accumulators,
+                        unroll,
+                        probe,
+                        tile,
+                    }));
                 }
             }
         }
@@ -146,15 +150,16 @@ fn every_block_is_right() {
     }
 }
 
-/// Every number of lanes and way into a list, at every stage.
+/// Every number of lanes with this way into a list, and every stage with one number of them.
 fn check_lists(strategy: Strategy) {
     let bench = Bench::new(ODD);
+    let usual = Lanes::Four;
     let narrow = Block { rows: BlockRows::Two, probes: BlockProbes::Four, turns: Turns::Four };
     for dot in [Dot::Single(Single::FLOAT4), Dot::Block(narrow)] {
-        for &lanes in Lanes::ALL {
-            for stage in Stage::ALL {
-                bench.check(Trial { variant: Variant { lanes, strategy, dot }, stage, list: 8 });
-            }
+        let all_lanes = Lanes::ALL.iter().map(|&lanes| (lanes, Stage::Full));
+        let all_stages = Stage::ALL.into_iter().map(|stage| (usual, stage));
+        for (lanes, stage) in all_lanes.chain(all_stages) {
+            bench.check(Trial { variant: Variant { lanes, strategy, dot }, stage, list: 8 });
         }
     }
 }
@@ -193,4 +198,15 @@ fn sizes_that_nothing_divides_are_right_in_every_form() {
             bench.check(Trial { variant, stage: Stage::Full, list });
         }
     }
+}
+
+#[test]
+fn each_attempt_wants_four_times_as_many_up_to_all() {
+    assert_eq!(wanted(1, 0, 1000), 9);
+    assert_eq!(wanted(32, 0, 1000), 40);
+    assert_eq!(wanted(100, 0, 1000), 125);
+    assert_eq!(wanted(100, 1, 1000), 500);
+    assert_eq!(wanted(100, 2, 1000), 1000);
+    assert_eq!(wanted(usize::MAX, 40, 7), 7);
+    assert_eq!(wanted(5, 0, 0), 1);
 }

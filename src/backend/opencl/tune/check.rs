@@ -12,17 +12,22 @@ pub(in crate::backend::opencl) fn exact_scores(probe: &[f32], rows: &Matrix) -> 
 
 /// How answers were made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(in crate::backend::opencl) struct Made {
     /// How far a raw score may be off.
-    pub(super) bound: f32,
+    pub(in crate::backend::opencl) bound: f32,
     /// Rows of a list.
-    pub(super) list: usize,
+    pub(in crate::backend::opencl) list: usize,
     /// Rows of a chunk.
-    pub(super) chunk_rows: usize,
+    pub(in crate::backend::opencl) chunk_rows: usize,
 }
 
 /// Whether what a stage found for a probe is right, given the real scores of all rows; the `Err` says what is not.
-pub(super) fn check(found: &Found, exact: &[f64], ask: Ask<'_>, made: Made) -> Result<(), String> {
+pub(in crate::backend::opencl) fn check(
+    found: &Found,
+    exact: &[f64],
+    ask: Ask<'_>,
+    made: Made,
+) -> Result<(), String> {
     let Made { bound, list, chunk_rows } = made;
     let bound = f64::from(bound);
     let near = |what: &str, got: f64, expected: f64, within: f64| {
@@ -79,8 +84,7 @@ pub(in crate::backend::opencl) fn check_candidates(
             return Err(format!("row {row} twice"));
         }
         let error = (f64::from(candidate.raw) - exact[row]).abs();
-        // Negated, so that no number is an error as well.
-        if !(error <= f64::from(found.bound)) {
+        if error > f64::from(found.bound) || error.is_nan() {
             return Err(format!(
                 "row {row} scores {}, expected {} within {:e}",
                 candidate.raw, exact[row], found.bound

@@ -20,11 +20,11 @@ use crate::config::OpenClSettings;
 use crate::domain::Matrix;
 
 use super::lanes::{FEW_PROBES, Stage, Trial, Tuning, Variant, list_size};
-use experiments::Axis;
-use rig::{Outcome, Parts, Rig};
+use experiments::{Axis, Choice};
+use rig::{Outcome, Parts, Rig, warm_up};
 
 #[cfg(test)]
-pub(super) use check::{check_candidates, exact_scores};
+pub(super) use check::{Made, check, check_candidates, exact_scores};
 pub use report::{TuneLine, TuneReport, TuneStep, TuneTable, TuneWork, Verdict};
 pub(super) use store::load;
 
@@ -32,7 +32,7 @@ pub(super) use store::load;
 const GAIN: f64 = 1.02;
 
 /// Rows that say how long a run of all will take.
-const SAMPLE_ROWS: usize = 16_384;
+const SAMPLE_ROWS: usize = 8192;
 
 /// Shares of the time that may have passed when the tables, and when the search, begin nothing more.
 const TABLES_UNTIL: f64 = 0.6;
@@ -93,7 +93,7 @@ pub fn tune(
     let parts =
         |rows: &Arc<Matrix>| Parts { rows: Arc::clone(rows), probes, chunk_rows, budget: &backend.budget };
     let sample = Arc::new(first(&plan.rows, SAMPLE_ROWS));
-    let (compiled, further) = Rig::new(&mut engine, &parts(&sample))?.warm_up(base)?;
+    let (compiled, further) = warm_up(&mut engine, &parts(&sample), base)?;
     let trials = Axis::ALL.iter().map(|axis| axis.table(base).len()).sum();
     let compile = compiled.saturating_sub(further);
     let count = Affordable { trials, repeats: plan.repeats, compile, sample: further }
@@ -113,10 +113,10 @@ pub fn tune(
     rig.until(at(SEARCH_UNTIL));
     let (mut best, search) = search(&mut rig, base, work, &mut tell);
     tell("the winner against the default");
-    let times_default = times_default(&mut rig, best, base)?;
+    let mut times_default = times_default(&mut rig, best, base)?;
     if times_default <= 1.0 {
         // What was faster once only is not faster.
-        best = base;
+        (best, times_default) = (base, 1.0);
     }
     let line = |trial: Trial, outcome: &Outcome| {
         TuneLine::new(trial.variant.to_string(), work, trial.variant, outcome)
@@ -146,15 +146,23 @@ pub fn tune(
 
 /// Every experiment around `base`.
 fn experiments(rig: &mut Rig<'_>, base: Trial, work: TuneWork, tell: &mut dyn FnMut(&str)) -> Vec<TuneTable> {
-    let mut tables = Vec::new();
-    for axis in Axis::ALL {
-        let outcomes = axis.table(base).into_iter().map(|choice| {
-            tell(axis.as_str());
-            (choice.label, choice.trial.variant, rig.outcome(choice.trial))
-        });
-        tables.push(TuneTable::new(axis.as_str(), work, outcomes.collect()));
+    let tables = Axis::ALL.map(|axis| (axis.as_str(), axis.table(base)));
+    // The default first: all else is held against it. Then by turns, so that every experiment has something to tell if the time runs out.
+    let longest = tables.iter().map(|(_, choices)| choices.len()).max().unwrap_or(0);
+    rig.outcome(base);
+    for place in 0..longest {
+        for (name, choices) in &tables {
+            if let Some(choice) = choices.get(place) {
+                tell(name);
+                rig.outcome(choice.trial);
+            }
+        }
     }
-    tables
+    let measured = |(name, choices): (&'static str, Vec<Choice>)| {
+        let outcomes = choices.into_iter().map(|one| (one.label, one.trial.variant, rig.outcome(one.trial)));
+        TuneTable::new(name, work, outcomes.collect())
+    };
+    tables.into_iter().map(measured).collect()
 }
 
 /// From `base`, one experiment after the other, keeping what is faster: where that leads, and the steps on the way.
@@ -232,8 +240,8 @@ impl Affordable {
         let a_trial = budget.div_f64(self.trials.max(1) as f64).saturating_sub(self.compile);
         // Most variants are slower than the default; a warm-up comes before the timed runs.
         let runs = 2.0 * (self.repeats + 1) as f64;
-        let times = a_trial.as_secs_f64() / runs / self.sample.as_secs_f64().max(1e-9);
-        sample_rows.max((sample_rows as f64 * times) as usize)
+        let samples = a_trial.div_f64(runs).as_nanos() / self.sample.as_nanos().max(1);
+        usize::try_from(samples).unwrap_or(usize::MAX).saturating_mul(sample_rows).max(sample_rows)
     }
 }
 

@@ -64,8 +64,26 @@ struct Set {
 }
 
 impl Set {
-    fn made(&self, measured: &Measured, list: usize) -> Made {
-        Made { bound: measured.bound, list, chunk_rows: self.rows.chunk_rows() }
+    fn run(&self, engine: &mut Engine, probes: &Matrix, trial: Trial) -> Result<Measured, BackendError> {
+        let none = RowSet::default();
+        let asks: Vec<Ask<'_>> = (0..probes.rows()).map(|probe| self.ask(probe, trial, &none)).collect();
+        measure(engine, &self.rows, probes, &asks, trial)
+    }
+
+    fn check(&self, measured: &Measured, trial: Trial) -> Result<(), String> {
+        let none = RowSet::default();
+        let made = Made { bound: measured.bound, list: trial.list, chunk_rows: self.rows.chunk_rows() };
+        for (probe, exact) in &self.exact {
+            check(&measured.found[*probe], exact, self.ask(*probe, trial, &none), made)
+                .map_err(|wrong| format!("probe {probe}: {wrong}"))?;
+        }
+        Ok(())
+    }
+
+    /// What is skipped is asked of what serves alone.
+    fn ask<'a>(&'a self, probe: usize, trial: Trial, none: &'a RowSet) -> Ask<'a> {
+        let skip = if trial.stage == Stage::Full { &self.skips[probe] } else { none };
+        Ask { k: trial.list, skip }
     }
 }
 
@@ -79,6 +97,24 @@ pub(super) struct Rig<'a> {
     deadline: Instant,
     fastest_ns: u64,
     outcomes: HashMap<Trial, Outcome>,
+}
+
+/// How long the first run of a variant takes, the compiler's time in it, and a further one.
+pub(super) fn warm_up(
+    engine: &mut Engine,
+    parts: &Parts<'_>,
+    trial: Trial,
+) -> Result<(Duration, Duration), BackendError> {
+    let rows = Rows::load(&engine.device, &parts.rows, parts.chunk_rows, parts.budget)?;
+    let none = RowSet::default();
+    let asks = vec![Ask { k: trial.list, skip: &none }; parts.probes.rows()];
+    let mut times = [Duration::ZERO; 2];
+    for time in &mut times {
+        let started = Instant::now();
+        measure(engine, &rows, parts.probes, &asks, trial)?;
+        *time = started.elapsed();
+    }
+    Ok((times[0], times[1]))
 }
 
 /// What a rig is made of.
@@ -129,17 +165,6 @@ impl<'a> Rig<'a> {
         self.probes.rows()
     }
 
-    /// How long the first run of a variant and a further one take, the compiler's time in the first.
-    pub(super) fn warm_up(&mut self, trial: Trial) -> Result<(Duration, Duration), BackendError> {
-        let mut times = [Duration::ZERO; 2];
-        for time in &mut times {
-            let started = Instant::now();
-            self.run(true, trial)?;
-            *time = started.elapsed();
-        }
-        Ok((times[0], times[1]))
-    }
-
     /// What comes of a variant; what came of it, if it was run before.
     pub(super) fn outcome(&mut self, trial: Trial) -> Outcome {
         if let Some(outcome) = self.outcomes.get(&trial) {
@@ -161,7 +186,7 @@ impl<'a> Rig<'a> {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..self.repeats.max(3) {
             for (trial, times) in [one, other].into_iter().zip(&mut times) {
-                let measured = self.run(true, trial)?;
+                let measured = self.many.run(self.engine, &self.probes, trial)?;
                 times.push(measured.scan_ns + measured.merge_ns);
             }
         }
@@ -169,44 +194,22 @@ impl<'a> Rig<'a> {
     }
 
     fn check_and_time(&mut self, trial: Trial) -> Result<Outcome, BackendError> {
-        let measured = self.run(false, trial)?;
-        if let Err(wrong) = self.check(&self.few, &measured, trial) {
+        if let Err(wrong) = self.few.check(&self.few.run(self.engine, &self.probes, trial)?, trial) {
             return Ok(Outcome::Wrong(wrong));
         }
-        let warm = self.run(true, trial)?;
-        if let Err(wrong) = self.check(&self.many, &warm, trial) {
+        let warm = self.many.run(self.engine, &self.probes, trial)?;
+        if let Err(wrong) = self.many.check(&warm, trial) {
             return Ok(Outcome::Wrong(wrong));
         }
         let hopeless = (warm.scan_ns + warm.merge_ns) / HOPELESS > self.fastest_ns;
         let repeats = if hopeless { 1 } else { self.repeats };
         let (mut scans, mut merges) = (Vec::new(), Vec::new());
         for _ in 0..repeats {
-            let measured = self.run(true, trial)?;
+            let measured = self.many.run(self.engine, &self.probes, trial)?;
             scans.push(measured.scan_ns);
             merges.push(measured.merge_ns);
         }
         Ok(Outcome::Right { scan_ns: median(scans), merge_ns: median(merges) })
-    }
-
-    fn run(&mut self, many: bool, trial: Trial) -> Result<Measured, BackendError> {
-        let set = if many { &self.many } else { &self.few };
-        // What is skipped is asked of what serves alone.
-        let none = RowSet::default();
-        let ask = |skip| Ask { k: trial.list, skip };
-        let asks: Vec<Ask<'_>> =
-            set.skips.iter().map(|skip| ask(if trial.stage == Stage::Full { skip } else { &none })).collect();
-        measure(self.engine, &set.rows, &self.probes, &asks, trial)
-    }
-
-    fn check(&self, set: &Set, measured: &Measured, trial: Trial) -> Result<(), String> {
-        let none = RowSet::default();
-        for (probe, exact) in &set.exact {
-            let skip = if trial.stage == Stage::Full { &set.skips[*probe] } else { &none };
-            let ask = Ask { k: trial.list, skip };
-            check(&measured.found[*probe], exact, ask, set.made(measured, trial.list))
-                .map_err(|wrong| format!("probe {probe}: {wrong}"))?;
-        }
-        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! What was found fastest on a device, kept from one start to the next: a small file a device.
 //!
-//! The file's name is a checksum of platform, device and driver, so a new driver is measured anew; what it holds is compared with them
-//! as well. It is written beside its place and moved there, so nobody reads half of one. What cannot be read, or is not what was
+//! The file is named by platform, device and driver, so a new driver is measured anew; what it holds is compared with them as well. It is written beside its place and moved there, so nobody reads half of one. What cannot be read, or is not what was
 //! written, is as good as none, with a warning: the defaults serve.
 
 use std::fs::{self, File};
@@ -19,6 +18,9 @@ const FORMAT: u32 = 1;
 
 /// Most bytes of a file.
 const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// Most characters of a device's name, and the like, in a file's name.
+const MAX_NAME_PART: usize = 60;
 
 /// The variants that were found fastest; `None` where nobody measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,13 +107,14 @@ fn read(path: &Path, record: &DeviceRecord) -> io::Result<Tuned> {
     Ok(variants)
 }
 
+/// Platform, device and driver, as far as a file's name goes: two that differ in other characters alone share a name, and the later
+/// measurement has the file.
 fn file_name(record: &DeviceRecord) -> String {
-    let mut hasher = crc32fast::Hasher::new();
-    for part in [&record.platform, &record.name, &record.driver] {
-        hasher.update(part.as_bytes());
-        hasher.update(&[0]);
-    }
-    format!("tuned-{:08x}.json", hasher.finalize())
+    let plain = |text: &String| -> String {
+        let one = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        text.chars().take(MAX_NAME_PART).map(one).collect()
+    };
+    format!("tuned_{}_{}_{}.json", plain(&record.platform), plain(&record.name), plain(&record.driver))
 }
 
 fn folder(cache_dir: &CacheDir) -> Option<PathBuf> {
@@ -156,6 +159,7 @@ mod tests {
         let cache = CacheDir::Folder(folder.path().join("made/when/needed"));
         assert_eq!(load(&cache, &record("1")), Tuned::default());
         let path = save(&cache, &record("1"), FEW).unwrap().unwrap();
+        assert_eq!(path.file_name().unwrap(), "tuned_a-platform_a-device_1.json");
         assert_eq!(load(&cache, &record("1")), FEW);
         // A measurement with many probes leaves the one with few alone.
         assert_eq!(save(&cache, &record("1"), MANY).unwrap(), Some(path.clone()));
