@@ -162,7 +162,7 @@ typedef float8 vector;
 #endif
 
 #if PRIVATE_PROBE
-// HOLD_PROBE declares what a work-item scores with.
+// HOLD_PROBE declares what a work-item scores with; any name but `probe` will do.
 typedef const vector *held_probe;
 #define HOLD_PROBE(name, at)                                 \
     vector name[DIM / VECTOR];                               \

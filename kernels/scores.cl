@@ -24,9 +24,9 @@ __kernel void score_rows(
         return;
     }
     const uint live = min(probe_count - first_probe, (uint)PROBES_PER_ITEM);
-    HOLD_PROBE(probe, probes + probe_start(first_probe));
+    HOLD_PROBE(held, probes + probe_start(first_probe));
     item_vector found[ROWS_PER_ITEM];
-    item_scores(rows, first + row, first + row_count - 1, probe, found);
+    item_scores(rows, first + row, first + row_count - 1, held, found);
     for (uint r = 0; r < ROWS_PER_ITEM && row + r < row_count; ++r) {
         for (uint p = 0; p < live; ++p) {
             scores[(size_t)(row + r) * probe_count + first_probe + p] = PART(found[r], p);

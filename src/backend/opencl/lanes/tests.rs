@@ -3,6 +3,7 @@
 //! How scores are computed (`dot.cl`, `block.cl`) and how lists are kept (`lists.cl`, `lanes.cl`) meet in `item_scores` alone, so
 //! every way of the one is run with one of the other, and every way of the other with one of each form of the one.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::variant::{
@@ -13,14 +14,17 @@ use super::{Stage, Trial, Tuning, measure, wanted};
 use crate::backend::opencl::OpenClBackend;
 use crate::backend::opencl::rows::Rows;
 use crate::backend::opencl::tests::{no_skips, open, settings, some_skips, unit_rows};
-use crate::backend::opencl::tune::{Made, check, exact_scores};
-use crate::backend::{Ask, RowSet};
+use crate::backend::opencl::tune::{Made, check, check_candidates, exact_scores};
+use crate::backend::{Ask, Backend, Loaded, RowSet, ScreenJob, Screened};
+use crate::config::OpenClSettings;
 use crate::domain::Matrix;
 
 /// Rows and probes with the real scores.
 struct Bench {
     backend: OpenClBackend,
     rows: Rows,
+    /// The same rows, as they serve.
+    loaded: RefCell<Box<dyn Loaded>>,
     probes: Matrix,
     skips: Vec<RowSet>,
     exact: Vec<Vec<f64>>,
@@ -37,14 +41,29 @@ struct Size {
 
 impl Bench {
     fn new(Size { rows, probes, dim, chunk_rows }: Size) -> Self {
-        let backend = open(&settings());
+        let mut backend = open(&OpenClSettings { chunk_rows, ..settings() });
         let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
+        let loaded = RefCell::new(backend.load(&matrix).unwrap());
         let probes = unit_rows(probes, dim, 1_000_000);
         let on_device =
             Rows::load(&backend.engine.borrow().device, &matrix, chunk_rows, &backend.budget).unwrap();
         let exact = (0..probes.rows()).map(|probe| exact_scores(probes.row(probe), &matrix)).collect();
         let skips = some_skips(probes.rows(), rows);
-        Self { backend, rows: on_device, probes, skips, exact }
+        Self { backend, rows: on_device, loaded, probes, skips, exact }
+    }
+
+    /// Serves more rows a probe than a list holds.
+    fn check_scores(&self, variant: Variant) {
+        let usual = Tuning::NARROW;
+        self.backend.engine.borrow_mut().tuning = Tuning { few: variant, many: variant, ..usual };
+        let mut loaded = self.loaded.borrow_mut();
+        let asks: Vec<Ask<'_>> = self.skips.iter().map(|skip| Ask { k: 257, skip }).collect();
+        let mut screened = Screened::default();
+        loaded.screen(&ScreenJob { probes: &self.probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
+        for (probe, (found, exact)) in screened.probes.iter().zip(&self.exact).enumerate() {
+            check_candidates(found, exact, asks[probe])
+                .unwrap_or_else(|wrong| panic!("{variant}, every score, probe {probe}: {wrong}"));
+        }
     }
 
     /// Runs a kernel and holds what it found for every probe against the real scores.
@@ -65,6 +84,14 @@ impl Bench {
             }
         }
     }
+}
+
+/// Computes scores in this way for lists, and where every score is wanted.
+fn check_dot(bench: &Bench, dot: Dot) {
+    let variant = Variant { dot, ..Tuning::WIDE.many };
+    // Eight lanes leave a few of these rows to each.
+    bench.check(Trial { variant, stage: Stage::Full, list: 8 });
+    bench.check_scores(variant);
 }
 
 fn singles() -> Vec<Single> {
@@ -97,20 +124,16 @@ fn blocks() -> Vec<Block> {
     all
 }
 
-/// With eight lanes, which leave a few of these rows to each.
-fn with_dot(dot: Dot) -> Trial {
-    Trial { variant: Variant { dot, ..Tuning::WIDE.many }, stage: Stage::Full, list: 8 }
-}
-
-/// A dim whose padded rows leave a rest to every way of unrolling, rows and probes that nothing divides, and three chunks.
-const ODD: Size = Size { rows: 211, probes: 23, dim: 93, chunk_rows: 97 };
+/// A dim whose padded rows leave a rest to every way of unrolling, rows and probes that nothing divides, and several chunks; rows
+/// that no list holds.
+const ODD: Size = Size { rows: 269, probes: 23, dim: 93, chunk_rows: 97 };
 
 fn check_singles(width: Width) {
     let bench = Bench::new(ODD);
     let of_width: Vec<Single> = singles().into_iter().filter(|single| single.width == width).collect();
     assert_eq!(of_width.len(), 24);
     for single in of_width {
-        bench.check(with_dot(Dot::Single(single)));
+        check_dot(&bench, Dot::Single(single));
     }
 }
 
@@ -146,7 +169,7 @@ fn every_block_is_right() {
     let blocks = blocks();
     assert_eq!(blocks.len(), 36);
     for block in blocks {
-        bench.check(with_dot(Dot::Block(block)));
+        check_dot(&bench, Dot::Block(block));
     }
 }
 
