@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use lookalike::backend::opencl::OpenClBackend;
+use lookalike::backend::opencl::{self, OpenClBackend};
 use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
 use lookalike::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
 use lookalike::domain::Matrix;
@@ -22,14 +22,55 @@ const CHILD_TEST: &str = "oclgrind_finds_no_fault_in_the_kernels";
 const CHILD: &str = "LOOKALIKE_TEST_CHILD";
 const KERNEL_DIR: &str = "LOOKALIKE_TEST_KERNEL_DIR";
 
-/// What `lanes.cl` has where it skips no row, and a fault in its place.
-const SOUND: &str = "for (; held < TOPK; ++held) {";
-const UNWRITTEN: &str = "for (; held + 1 < TOPK; ++held) {";
-const OUTSIDE: &str = "for (; held <= TOPK; ++held) {";
-const SOUND_LIST: &str =
-    "const size_t list = ((size_t)probe * get_global_size(2) + segment) * LANES_PER_QUERY + lane;";
-const SHARED_LIST: &str =
-    "const size_t list = ((size_t)probe * get_global_size(2) + segment) * LANES_PER_QUERY;";
+/// Places of the kernels, and a fault for each.
+const PLANTED: [(&str, Fault); 3] = [
+    (
+        "a place never written",
+        Fault {
+            file: "lists.cl",
+            sound: "for (uint place = state->held; place < TOPK; ++place) {",
+            wrong: "for (uint place = state->held; place + 1 < TOPK; ++place) {",
+            report: "Uninitialized value",
+        },
+    ),
+    (
+        "a write beyond the list",
+        Fault {
+            file: "lists.cl",
+            sound: "for (uint place = state->held; place < TOPK; ++place) {",
+            wrong: "for (uint place = state->held; place <= TOPK; ++place) {",
+            report: "data race",
+        },
+    ),
+    (
+        "lanes that share a list",
+        Fault {
+            file: "lanes.cl",
+            sound: "((size_t)segment * LANES_PER_QUERY + lane) * TOPK;",
+            wrong: "((size_t)segment * LANES_PER_QUERY) * TOPK;",
+            report: "data race",
+        },
+    ),
+];
+
+/// What a file has, what stands there instead, and what oclgrind says of that.
+struct Fault {
+    file: &'static str,
+    sound: &'static str,
+    wrong: &'static str,
+    report: &'static str,
+}
+
+/// Kernels of the family as `lookalike tune` keeps them: the first is what a GPU would be given.
+const VARIANTS: [&str; 4] = [
+    r#"{"lanes": 8, "strategy": "threshold_min_replace", "dot": {"single":
+        {"width": "both_four", "accumulators": 4, "unroll": 1, "probe": "in_memory", "tile": 16}}}"#,
+    r#"{"lanes": 4, "strategy": "sorted_insertion", "dot": {"single":
+        {"width": "rows_four", "accumulators": 1, "unroll": 2, "probe": "private", "tile": 1}}}"#,
+    r#"{"lanes": 1, "strategy": "min_replace", "dot": {"single":
+        {"width": "both_eight", "accumulators": 4, "unroll": 4, "probe": "in_memory", "tile": 16}}}"#,
+    r#"{"lanes": 2, "strategy": "min_replace", "dot": {"block": {"rows": 2, "probes": 4, "turns": 4}}}"#,
+];
 
 fn library() -> PathBuf {
     ["/usr/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/local/lib/oclgrind/liboclgrind-rt-icd.so"]
@@ -39,16 +80,16 @@ fn library() -> PathBuf {
         .expect("oclgrind's driver liboclgrind-rt-icd.so (apt-get install oclgrind)")
 }
 
-/// A folder with the kernels, `from` in `lanes.cl` replaced by `to`.
-fn kernels_with(folder: &Path, from: &str, to: &str) {
+/// A folder with the kernels, one of them faulty.
+fn kernels_with(folder: &Path, fault: &Fault) {
     for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels")).unwrap() {
         let file = file.unwrap();
         fs::copy(file.path(), folder.join(file.file_name())).unwrap();
     }
-    let lanes = folder.join("lanes.cl");
-    let text = fs::read_to_string(&lanes).unwrap();
-    assert_eq!(text.matches(from).count(), 1, "{from}");
-    fs::write(lanes, text.replace(from, to)).unwrap();
+    let path = folder.join(fault.file);
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.matches(fault.sound).count(), 1, "{}", fault.sound);
+    fs::write(path, text.replace(fault.sound, fault.wrong)).unwrap();
 }
 
 /// Runs the child under oclgrind; gives whether it passed, what it printed, and oclgrind's log.
@@ -90,15 +131,11 @@ fn oclgrind_finds_no_fault_in_the_kernels() {
 
 #[test]
 fn oclgrind_reports_planted_faults() {
-    for (fault, from, to, report) in [
-        ("a place never written", SOUND, UNWRITTEN, "Uninitialized value"),
-        ("a write beyond the list", SOUND, OUTSIDE, "data race"),
-        ("lanes that share a list", SOUND_LIST, SHARED_LIST, "data race"),
-    ] {
+    for (name, fault) in &PLANTED {
         let folder = tempfile::tempdir().unwrap();
-        kernels_with(folder.path(), from, to);
+        kernels_with(folder.path(), fault);
         let (_, printed, log) = scan_under_oclgrind(Some(folder.path()));
-        assert!(log.contains(report), "{fault}: {log}\n{printed}");
+        assert!(log.contains(fault.report), "{name}: {log}\n{printed}");
     }
 }
 
@@ -114,25 +151,61 @@ fn matrix(rows: usize, dim: usize, seed: usize) -> Matrix {
     Matrix::from_rows(dim, rows.iter().map(Vec::as_slice))
 }
 
-/// What the child process does.
+/// What the child process does: with the kernels of the device's kind and then with others, or with the first of those alone where
+/// they come from a folder.
 fn scan() {
+    let kernel_dir = std::env::var_os(KERNEL_DIR).map(PathBuf::from);
+    if kernel_dir.is_none() {
+        scan_with(None, None);
+    }
+    let count = if kernel_dir.is_some() { 1 } else { VARIANTS.len() };
+    for variant in &VARIANTS[..count] {
+        scan_with(kernel_dir.as_deref(), Some(variant));
+    }
+}
+
+fn scan_with(kernel_dir: Option<&Path>, variant: Option<&str>) {
+    let cache = tempfile::tempdir().unwrap();
     let settings = OpenClSettings {
         device: DeviceChoice::Named("oclgrind".to_owned()),
         chunk_rows: 40,
-        kernel_dir: std::env::var_os(KERNEL_DIR).map(PathBuf::from),
-        cache_dir: CacheDir::Off,
+        kernel_dir: kernel_dir.map(Path::to_owned),
+        cache_dir: CacheDir::Folder(cache.path().to_owned()),
         ..config::load(&Sources::default()).unwrap().backend.opencl
     };
+    if let Some(variant) = variant {
+        tune(&settings, cache.path(), variant);
+    }
     let mut backend = OpenClBackend::open(&settings).unwrap();
     let (rows, probes) = (Arc::new(matrix(93, 13, 0)), matrix(5, 13, 500));
     let skips: Vec<RowSet> = (0..5).map(|probe| RowSet::from_ranges(vec![(probe, 2 * probe)])).collect();
     let mut loaded = backend.load(&rows).unwrap();
-    // Lists, merged on the device; then, for more than a list holds, every score.
     let asks = |k| skips.iter().map(|skip| Ask { k, skip }).collect::<Vec<_>>();
     let mut found = Screened::default();
     loaded.screen(&ScreenJob { probes: &probes, asks: &asks(3), attempt: 0 }, &mut found).unwrap();
     assert!(found.probes.iter().all(|probe| matches!(probe.coverage, Coverage::AtMost(_))), "{found:?}");
-    let mut loaded = backend.load(&Arc::new(matrix(300, 13, 0))).unwrap();
-    loaded.screen(&ScreenJob { probes: &probes, asks: &asks(290), attempt: 0 }, &mut found).unwrap();
+    // Few probes have a kernel of their own.
+    let few = matrix(2, 13, 700);
+    loaded.screen(&ScreenJob { probes: &few, asks: &asks(3)[..2], attempt: 0 }, &mut found).unwrap();
+    assert!(found.probes.iter().all(|probe| matches!(probe.coverage, Coverage::AtMost(_))), "{found:?}");
+    // More than a list holds: every score.
+    let mut loaded = backend.load(&Arc::new(matrix(261, 13, 0))).unwrap();
+    loaded.screen(&ScreenJob { probes: &few, asks: &asks(261)[..2], attempt: 0 }, &mut found).unwrap();
     assert!(found.probes.iter().all(|probe| probe.coverage == Coverage::All), "{found:?}");
+}
+
+/// Writes what `lookalike tune` would, had it found `variant` fastest, and sees that it is taken.
+fn tune(settings: &OpenClSettings, folder: &Path, variant: &str) {
+    let survey = opencl::devices(settings);
+    let device = &survey.devices[survey.chosen.clone().unwrap()];
+    let plain = |text: &str| text.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '.'), "-");
+    let [platform, name, driver] = [&device.platform, &device.name, &device.driver];
+    let text = format!(
+        r#"{{"format": 1, "platform": {platform:?}, "device": {name:?}, "driver": {driver:?},
+            "variants": {{"few": {variant}, "many": {variant}}}}}"#
+    );
+    let file = format!("tuned_{}_{}_{}.json", plain(platform), plain(name), plain(driver));
+    fs::write(folder.join(file), text).unwrap();
+    let kernels = opencl::kernels(settings, device);
+    assert!(kernels.tuned && kernels.few == kernels.many, "{kernels:?}");
 }

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::output::{Output, PlainFormat, table};
 use super::settings::SettingsArgs;
-use crate::backend::opencl::{self, DeviceRecord, DeviceSurvey, PlatformRecord};
+use crate::backend::opencl::{self, DeviceKernels, DeviceRecord, DeviceSurvey, PlatformRecord};
+use crate::config::OpenClSettings;
 
 #[derive(Debug, Args)]
 pub(super) struct DevicesArgs {
@@ -15,10 +16,12 @@ pub(super) struct DevicesArgs {
 }
 
 pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Output) -> anyhow::Result<()> {
-    let survey = opencl::tried_devices(&settings.load([])?.backend.opencl);
+    let settings = settings.load([])?.backend.opencl;
+    let survey = opencl::tried_devices(&settings);
     match args.format {
         PlainFormat::Json => {
-            let devices: Vec<_> = survey.devices.iter().map(device_json).collect();
+            let devices: Vec<_> =
+                survey.devices.iter().map(|device| device_json(device, &settings)).collect();
             let platforms: Vec<_> = survey.platforms.iter().map(platform_json).collect();
             output.json(&json!({
                 "platforms": platforms,
@@ -34,7 +37,13 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
                     output.line(format_args!("{} is not used: {}", platform.name, fault.text))?;
                 }
             }
-            Ok(output.line(conclusion(&survey))?)
+            output.line(conclusion(&survey))?;
+            if let Ok(chosen) = survey.chosen {
+                let DeviceKernels { few, many, tuned } = opencl::kernels(&settings, &survey.devices[chosen]);
+                let how = if tuned { "measured there" } else { "by its kind; `lookalike tune` measures" };
+                output.line(format!("kernels ({how}): few probes: {few}; more: {many}"))?;
+            }
+            Ok(())
         }
     }
 }
@@ -78,7 +87,8 @@ fn platform_json(platform: &PlatformRecord) -> serde_json::Value {
     })
 }
 
-fn device_json(device: &DeviceRecord) -> serde_json::Value {
+fn device_json(device: &DeviceRecord, settings: &OpenClSettings) -> serde_json::Value {
+    let DeviceKernels { few, many, tuned } = opencl::kernels(settings, device);
     json!({
         "platform_index": device.platform_index,
         "device_index": device.device_index,
@@ -89,5 +99,6 @@ fn device_json(device: &DeviceRecord) -> serde_json::Value {
         "memory_bytes": device.global_memory_bytes,
         "usable": device.usable,
         "reason": device.reason,
+        "kernels": { "few": few, "many": many, "tuned": tuned },
     })
 }

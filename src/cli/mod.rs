@@ -18,6 +18,7 @@ mod serve;
 mod settings;
 mod signals;
 mod target;
+mod tune;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// Time exact search on this machine.
     Bench(bench::BenchArgs),
+    /// Measure which kernels suit the OpenCL device, and keep the best.
+    Tune(tune::TuneArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -98,6 +101,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Probe(args) => probe::run(args, output),
         Command::CheckConfig => check_config::run(&settings, output),
         Command::Bench(args) => bench::run(&settings, args, output),
+        Command::Tune(args) => tune::run(&settings, args, output),
     }
 }
 

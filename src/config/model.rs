@@ -189,7 +189,7 @@ pub struct OpenClSettings {
     pub scan: OpenClScan,
     /// A folder with kernels; `None`: the built-in ones.
     pub kernel_dir: Option<PathBuf>,
-    /// Where compiled kernels are kept.
+    /// Where what was found out about devices, compiled kernels among it, is kept.
     pub cache_dir: CacheDir,
     /// How long the process that tries a device may take.
     pub probe_timeout: Duration,
@@ -202,7 +202,7 @@ pub struct OpenClSettings {
     pub warm_up_top_k: Option<usize>,
 }
 
-/// Where compiled kernels are kept.
+/// Where what was found out about devices, compiled kernels among it, is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheDir {
     /// In the user's cache folder, if there is one.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lookalike::backend::cpu::CpuBackend;
+use lookalike::backend::opencl::OpenClBackend;
 use lookalike::backend::{Ask, Backend, RowSet, ScreenJob, Screened};
 use lookalike::config::{self, Settings, Sources};
 use lookalike::domain::{Embedding, Matrix, NormPolicy, Origin, Prototype, PrototypeKey, canonical_score};
@@ -96,6 +97,34 @@ fn screen(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The same work by the CPU in `f32` (a further attempt is never made in bytes) and by the lanes' kernel on PoCL, one after the other.
+fn float(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("f32");
+    let (rows, count) = (100_000, 256);
+    let flags = vec!["backend.opencl.device=Portable Computing Language".to_owned()];
+    let settings =
+        config::load(&Sources { flags, ..Sources::default() }).expect("the defaults are right").backend;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.cpu.threads).build().expect("threads");
+    let (vectors, probes) = made(rows, count);
+    let (rows_matrix, probes) = (matrix(&vectors), matrix(&probes));
+    let cpu = CpuBackend::new(Arc::new(pool), &settings.cpu).expect("instructions");
+    let pocl = OpenClBackend::open(&settings.opencl).expect("PoCL (apt-get install pocl-opencl-icd)");
+    let backends: [(&str, Box<dyn Backend>, u32); 2] =
+        [("cpu", Box::new(cpu), 1), ("PoCL", Box::new(pocl), 0)];
+    let mut screened = Screened::default();
+    let skip = RowSet::default();
+    let asks = vec![Ask { k: TOP_K, skip: &skip }; count];
+    for (name, mut backend, attempt) in backends {
+        let mut loaded = backend.load(&rows_matrix).expect("memory");
+        group.throughput(Throughput::Elements((rows * count) as u64));
+        group.bench_function(format!("{name}, {rows} rows, {count} probes"), |bencher| {
+            let job = ScreenJob { probes: &probes, asks: &asks, attempt };
+            bencher.iter(|| loaded.screen(&job, &mut screened).expect("a scan"));
+        });
+    }
+    group.finish();
+}
+
 /// Vectors in memory to sorted, exact answers in memory.
 fn search(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("search");
@@ -135,6 +164,6 @@ fn config() -> Criterion {
 criterion_group! {
     name = benches;
     config = config();
-    targets = canonical, screen, search
+    targets = canonical, screen, float, search
 }
 criterion_main!(benches);

@@ -222,7 +222,7 @@ fn write(path: &Path, key: &Hash, binary: &[u8]) -> io::Result<()> {
 }
 
 /// Makes a folder that its owner alone may enter.
-fn make(folder: &Path) -> io::Result<()> {
+pub(super) fn make(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

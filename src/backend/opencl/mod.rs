@@ -2,7 +2,7 @@
 //!
 //! `driver` is the boundary to the driver (all `unsafe` is in there; its `loader.c` stands in for `libOpenCL.so` at link time);
 //! `choose` picks a device; `program` compiles the kernels of `kernels/`; `rows` holds a gallery's rows on the device; `lanes` scans
-//! them.
+//! them; `tune` measures which of the lanes' kernels suits a device.
 //!
 //! Invariants: the crate `ocl` is named in this folder alone. Finding out that there is no device takes no time, and nothing a
 //! driver answers makes this panic. One thread owns a backend and what it loaded. What the device returns is checked before it is
@@ -22,6 +22,7 @@ mod program;
 mod rows;
 mod selftest;
 mod tiled;
+mod tune;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use choose::{
     DeviceKind, DeviceRecord, DeviceSurvey, Fault, FaultKind, NoDevice, NoDeviceReason, PlatformRecord,
 };
 pub use probe::{Question, answer, opens, tried_devices};
+pub use tune::{TuneError, TuneLine, TunePlan, TuneReport, TuneStep, TuneTable, TuneWork, Verdict, tune};
 
 use cache::ProgramCache;
 use driver::device::Device;
@@ -113,8 +115,10 @@ impl OpenClBackend {
         };
         let memory = record.global_memory_bytes;
         let budget = Budget::new(settings.memory_limit_bytes.unwrap_or(memory / 4 * 3));
+        let tuning = tuning(settings, device.record());
+        tracing::info!(device = description.device, few = %tuning.few, many = %tuning.many, "OpenCL kernels chosen");
         let engine = Engine {
-            tuning: Tuning::of(device.record().kind),
+            tuning,
             tiled: Arithmetic::of(&device, settings.scan),
             programs: Programs::new(sources, ProgramCache::new(&settings.cache_dir, device.record())),
             scratch: Scratch::new(&device)?,
@@ -142,6 +146,29 @@ impl OpenClBackend {
         tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
         Ok(())
     }
+}
+
+/// What `lookalike tune` found fastest on a device, else what suits its kind.
+fn tuning(settings: &OpenClSettings, record: &DeviceRecord) -> Tuning {
+    tune::load(&settings.cache_dir, record).over(Tuning::of(record.kind))
+}
+
+/// The kernels that would scan on a device, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceKernels {
+    /// For few probes.
+    pub few: String,
+    /// For more.
+    pub many: String,
+    /// Whether they were measured on it.
+    pub tuned: bool,
+}
+
+/// The kernels that would scan on the device that `record` describes.
+pub fn kernels(settings: &OpenClSettings, record: &DeviceRecord) -> DeviceKernels {
+    let found = tune::load(&settings.cache_dir, record);
+    let Tuning { few, many, .. } = found.over(Tuning::of(record.kind));
+    DeviceKernels { few: few.to_string(), many: many.to_string(), tuned: found.few.or(found.many).is_some() }
 }
 
 impl Backend for OpenClBackend {

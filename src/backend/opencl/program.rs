@@ -23,13 +23,15 @@ const MAX_BUILT: usize = 256;
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Every file of `kernels/`, by name, as compiled into the program.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 13] = [
+    ("block.cl", include_str!("../../../kernels/block.cl")),
     ("bytes.cl", include_str!("../../../kernels/bytes.cl")),
     ("choose.cl", include_str!("../../../kernels/choose.cl")),
     ("dot.cl", include_str!("../../../kernels/dot.cl")),
     ("floats.cl", include_str!("../../../kernels/floats.cl")),
     ("found.cl", include_str!("../../../kernels/found.cl")),
     ("lanes.cl", include_str!("../../../kernels/lanes.cl")),
+    ("lists.cl", include_str!("../../../kernels/lists.cl")),
     ("merge.cl", include_str!("../../../kernels/merge.cl")),
     ("quantize.cl", include_str!("../../../kernels/quantize.cl")),
     ("rank.cl", include_str!("../../../kernels/rank.cl")),
@@ -159,7 +161,7 @@ mod tests {
     fn a_missing_kernel_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let error = Sources::load(Some(folder.path())).unwrap_err().to_string();
-        assert!(error.contains("dot.cl") && error.contains("No such file"), "{error}");
+        assert!(error.contains("block.cl") && error.contains("No such file"), "{error}");
     }
 
     #[test]

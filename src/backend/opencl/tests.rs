@@ -8,14 +8,15 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::backend::{Ask, Backend, BackendError, Candidates, Coverage, Loaded, RowSet, ScreenJob, Screened};
+use crate::backend::{Ask, Backend, BackendError, Coverage, Loaded, RowSet, ScreenJob, Screened};
 use crate::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
 use crate::domain::Matrix;
 
 use super::lanes::Tuning;
+use super::tune::{check_candidates, exact_scores};
 use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
 
-fn settings() -> OpenClSettings {
+pub(super) fn settings() -> OpenClSettings {
     OpenClSettings {
         device: DeviceChoice::Named("Portable Computing Language".to_owned()),
         cache_dir: CacheDir::Off,
@@ -23,14 +24,14 @@ fn settings() -> OpenClSettings {
     }
 }
 
-fn open(settings: &OpenClSettings) -> OpenClBackend {
+pub(super) fn open(settings: &OpenClSettings) -> OpenClBackend {
     OpenClBackend::open(settings).unwrap_or_else(|error| {
         panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}; {:#?}", devices(settings))
     })
 }
 
 /// `rows` unit vectors; every fifth repeats the one before it.
-fn unit_rows(rows: usize, dim: usize, seed: u64) -> Matrix {
+pub(super) fn unit_rows(rows: usize, dim: usize, seed: u64) -> Matrix {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut matrix = Matrix::with_capacity(rows, dim);
     let mut row = vec![0.0_f32; dim];
@@ -43,38 +44,6 @@ fn unit_rows(rows: usize, dim: usize, seed: u64) -> Matrix {
         matrix.push(&row);
     }
     matrix
-}
-
-fn exact(probe: &[f32], row: &[f32]) -> f64 {
-    probe.iter().zip(row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
-}
-
-/// What every answer must keep: raw scores within the bound, distinct rows that are not skipped, and a coverage that is true.
-fn check_probe(found: &Candidates, scores: &[f64], ask: Ask<'_>) {
-    let Ask { k, skip: skips } = ask;
-    let bound = found.bound;
-    let mut listed = vec![false; scores.len()];
-    for candidate in &found.rows {
-        let row = candidate.row as usize;
-        assert!(!listed[row], "row {row} twice");
-        listed[row] = true;
-        assert!(!skips.contains(candidate.row), "row {row} is skipped");
-        let error = (f64::from(candidate.raw) - scores[row]).abs();
-        assert!(error <= f64::from(bound), "row {row}: error {error} over {bound}");
-    }
-    let left_out = (0..scores.len()).filter(|row| !listed[*row] && !skips.contains(*row as u32));
-    let eligible = scores.len() - (0..scores.len()).filter(|row| skips.contains(*row as u32)).count();
-    assert!(found.rows.len() >= k.min(eligible), "{} of {eligible} rows for k {k}", found.rows.len());
-    match found.coverage {
-        Coverage::All => assert_eq!(left_out.count(), 0),
-        Coverage::AtMost(highest) => {
-            assert_ne!(left_out.clone().count(), 0, "all rows are there: say so");
-            for row in left_out {
-                assert!(scores[row] <= f64::from(highest), "row {row} left out, above {highest}");
-            }
-        }
-        coverage @ (Coverage::Exact | Coverage::Unknown) => panic!("{coverage:?}"),
-    }
 }
 
 struct Case<'a> {
@@ -117,18 +86,17 @@ fn check(rows: &Matrix, probes: &Matrix, asks: &[Ask<'_>], screened: &Screened) 
     assert_eq!(screened.probes.len(), probes.rows());
     assert_eq!(screened.invalid_indices, 0);
     for (place, (found, ask)) in screened.probes.iter().zip(asks).enumerate() {
-        let probe = probes.row(place);
-        let scores: Vec<f64> = (0..rows.rows()).map(|row| exact(probe, rows.row(row))).collect();
-        check_probe(found, &scores, *ask);
+        let exact = exact_scores(probes.row(place), rows);
+        check_candidates(found, &exact, *ask).unwrap_or_else(|wrong| panic!("probe {place}: {wrong}"));
     }
 }
 
-fn no_skips(probes: usize) -> Vec<RowSet> {
+pub(super) fn no_skips(probes: usize) -> Vec<RowSet> {
     vec![RowSet::default(); probes]
 }
 
 /// Every third probe skips nothing, the others ranges here and there, one of them everything.
-fn some_skips(probes: usize, rows: usize) -> Vec<RowSet> {
+pub(super) fn some_skips(probes: usize, rows: usize) -> Vec<RowSet> {
     let rows = rows as u32;
     (0..probes as u32)
         .map(|probe| match probe % 3 {
@@ -334,7 +302,7 @@ fn time_is_told_by_stage() {
 }
 
 /// A folder with the kernels, and settings that use it.
-fn own_kernels() -> (tempfile::TempDir, OpenClSettings) {
+pub(super) fn own_kernels() -> (tempfile::TempDir, OpenClSettings) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels")).unwrap() {
         let file = file.unwrap();
@@ -364,10 +332,10 @@ fn a_device_that_returns_rows_that_do_not_exist_is_found_out() {
     let (folder, own) = own_kernels();
     let path = folder.path().join("lanes.cl");
     let text = fs::read_to_string(&path).unwrap();
-    let sound = "list_indices[slot] = first_row + row;";
+    let sound = "&states[p], score, number);";
     assert_eq!(text.matches(sound).count(), 1);
     // Row 5 is called row 1000.
-    let wrong = "list_indices[slot] = first_row + row == 5 ? 1000 : first_row + row;";
+    let wrong = "&states[p], score, number == 5 ? 1000 : number);";
     fs::write(&path, text.replace(sound, wrong)).unwrap();
 
     let matrix = Arc::new(unit_rows(93, 16, 26));

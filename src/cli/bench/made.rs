@@ -106,12 +106,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<Embedding>> {
 }
 
 /// How many vectors of which size are made, and from what.
-struct Made {
-    rows: usize,
-    rows_per_identity: usize,
-    dim: usize,
-    probes: usize,
-    seed: u64,
+pub(in crate::cli) struct Made {
+    pub(in crate::cli) rows: usize,
+    pub(in crate::cli) rows_per_identity: usize,
+    pub(in crate::cli) dim: usize,
+    pub(in crate::cli) probes: usize,
+    pub(in crate::cli) seed: u64,
 }
 
 impl Made {
@@ -134,7 +134,7 @@ impl Made {
 }
 
 /// Rows in clusters, one an identity, and probes near some of the rows: unit vectors of normally distributed components.
-fn made(made: &Made) -> (Vec<Embedding>, Vec<Embedding>) {
+pub(in crate::cli) fn made(made: &Made) -> (Vec<Embedding>, Vec<Embedding>) {
     let mut random = ChaCha8Rng::seed_from_u64(made.seed);
     let mut near = |centre: Option<&Embedding>, spread: f32| loop {
         let scale = spread / (made.dim as f32).sqrt();

@@ -2,9 +2,10 @@
 //! and how many callers a server on it answers.
 //!
 //! `made` makes or reads the vectors, `work` asks and times, `limits` measures the machine, `callers` serves and calls, `report`
-//! writes down. Invariant: nothing else is measured than what was asked for; where that cannot be had, nothing is.
+//! writes down, `compare` several backends side by side. Invariant: nothing else is measured than what was asked for; where that cannot be had, nothing is.
 
 mod callers;
+mod compare;
 pub(super) mod limits;
 pub(super) mod made;
 mod report;
@@ -21,11 +22,12 @@ use serde::Serialize;
 use super::output::{Output, PlainFormat};
 use super::settings::SettingsArgs;
 use super::{FoundWrong, Usage};
-use crate::config::{Fallback, Settings};
+use crate::config::{ConfigError, Fallback, Settings};
 use crate::domain::MAX_DIM;
 use crate::engine::Engine;
 use crate::recognize::Recognizer;
 use crate::telemetry;
+use compare::Comparison;
 use made::Vectors;
 use report::Report;
 use work::Work;
@@ -86,9 +88,10 @@ pub(super) struct BenchArgs {
     /// How many candidate identities a recognition lists: 2 unless said. With --ask recognize or --callers.
     #[arg(long, value_name = "C", value_parser = count(1_000))]
     max_candidates: Option<usize>,
-    /// Which backend scans (backend.kind); auto takes what would serve.
-    #[arg(long, value_name = "cpu|opencl|reference|auto", default_value = "auto")]
-    backend: String,
+    /// Which backend scans (backend.kind); auto takes what would serve. Several, comma-separated, are compared: a position that
+    /// differs from the first's ends with 3.
+    #[arg(long, value_name = "cpu|opencl|reference|auto", default_value = "auto", value_delimiter = ',')]
+    backend: Vec<String>,
     /// Threads that scan (backend.cpu.threads); 0 for one a core.
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
@@ -121,6 +124,15 @@ pub(super) struct BenchArgs {
 impl BenchArgs {
     /// Refuses what would have no effect.
     fn check(&self) -> Result<(), Usage> {
+        let several = self.backend.len() > 1;
+        if several && (self.callers.is_some() || self.limits || self.check.is_some()) {
+            let text =
+                "several backends are compared with each other: not with --callers, --limits or --check";
+            return Err(Usage(text.to_owned()));
+        }
+        if several && (self.write_indices.is_some() || self.write_scores.is_some()) {
+            return Err(Usage("--write-indices and --write-scores go with one backend".to_owned()));
+        }
         let searches = self.ask == Ask::Search && self.callers.is_none();
         if searches && self.max_candidates.is_some() {
             return Err(Usage("--max-candidates goes with --ask recognize or --callers".to_owned()));
@@ -139,15 +151,28 @@ impl BenchArgs {
 
 pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output) -> anyhow::Result<()> {
     args.check()?;
-    let own = [format!("backend.kind={}", args.backend)]
-        .into_iter()
-        .chain(args.threads.map(|threads| format!("backend.cpu.threads={threads}")))
-        .chain(args.callers.iter().flat_map(|_| SERVED.map(str::to_owned)));
-    let mut settings = settings.load(own)?;
+    let of_backend = |kind: &String| {
+        let own = std::iter::once(format!("backend.kind={kind}"))
+            .chain(args.threads.map(|threads| format!("backend.cpu.threads={threads}")))
+            .chain(args.callers.iter().flat_map(|_| SERVED.map(str::to_owned)));
+        let mut settings = settings.load(own)?;
+        // A measurement of another backend than the one asked for would be a lie.
+        settings.backend.fallback = Fallback::Fail;
+        Ok(settings)
+    };
+    let mut of_backends = args.backend.iter().map(of_backend).collect::<Result<Vec<_>, ConfigError>>()?;
+    let settings = of_backends.remove(0);
     telemetry::init(&settings.log)?;
-    // A measurement of another backend than the one asked for would be a lie.
-    settings.backend.fallback = Fallback::Fail;
     let vectors = Vectors::of(&args)?;
+    if !of_backends.is_empty() {
+        of_backends.insert(0, settings);
+        let comparison = compare(&args, &of_backends, vectors)?;
+        match args.format {
+            PlainFormat::Json => output.json(&comparison)?,
+            PlainFormat::Table => output.line(comparison.as_table())?,
+        }
+        return found_wrong(comparison.differing(), "positions differ between the backends");
+    }
     if let Some(callers) = args.callers {
         let plan = callers::Plan {
             callers,
@@ -171,6 +196,20 @@ pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output)
     found_wrong(differing, "positions differ from the plain f64 backend's")
 }
 
+/// Times one question to several backends, one after the other.
+fn compare(args: &BenchArgs, settings: &[Settings], vectors: Vectors) -> anyhow::Result<Comparison> {
+    let (snapshot, probes) = vectors.into_snapshot();
+    let work = Work::of(args, Arc::new(snapshot), &probes);
+    let measured = settings.iter().map(|settings| {
+        // The question brings its gallery along.
+        let recognizer =
+            Recognizer::load(Engine::start(&settings.backend, 1)?, Vec::new(), settings.recognition)?;
+        let measured = work.measure(&recognizer, args.repeat)?;
+        Ok((Report::of(&recognizer, &work, &measured, settings.backend.cpu.threads), measured.answer))
+    });
+    Ok(Comparison::of(measured.collect::<anyhow::Result<_>>()?))
+}
+
 fn found_wrong(count: usize, what: &str) -> anyhow::Result<()> {
     if count == 0 { Ok(()) } else { Err(FoundWrong(format!("{count} {what}")).into()) }
 }
@@ -182,10 +221,7 @@ fn search(args: &BenchArgs, settings: &Settings, vectors: Vectors) -> anyhow::Re
     let recognizer = Recognizer::load(engine, vec![snapshot], settings.recognition)?;
     let Some(snapshot) = recognizer.galleries().next().map(Arc::clone) else { bail!("no gallery") };
     let resident = report::resident_bytes();
-    let work = match args.ask {
-        Ask::Search => Work::search(snapshot, &probes, args.top_k.unwrap_or(TOP_K)),
-        Ask::Recognize => Work::recognize(snapshot, &probes, args.max_candidates()),
-    };
+    let work = Work::of(args, snapshot, &probes);
     let measured = work.measure(&recognizer, args.repeat)?;
     work.write(args, &measured.answer)?;
     let checked = args.check.map(|probes| work.check(&measured.answer, settings, probes)).transpose()?;

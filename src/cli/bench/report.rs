@@ -9,7 +9,7 @@ use super::Ask;
 use super::limits::{Limits, Size};
 use super::work::{Checked, Measured, Work};
 use crate::cli::output::table;
-use crate::engine::ScanReport;
+use crate::engine::{Ranked, ScanReport};
 use crate::recognize::Recognizer;
 use crate::telemetry::Label;
 
@@ -17,7 +17,7 @@ use crate::telemetry::Label;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     ask: Ask,
-    backend: String,
+    pub(super) backend: String,
     device: String,
     driver: String,
     rows: usize,
@@ -36,6 +36,8 @@ pub(super) struct Report {
     gb_per_s: f64,
     invalid_indices: u64,
     uncertified: u64,
+    /// The furthest that a score, as the backend computed it, lies from the canonical one; absent where it computed none of the answer.
+    largest_score_error: Option<f64>,
     phases_ms: Phases,
     pub(super) memory: Memory,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +91,7 @@ impl Report {
             gb_per_s: comparisons * (dim * size_of::<f32>()) as f64 / median_ms / 1e6,
             invalid_indices: reports().map(|one| one.invalid_indices).sum(),
             uncertified: reports().map(|one| one.uncertified).sum(),
+            largest_score_error: largest_error(&measured.answer),
             phases_ms: Phases {
                 scan: phase(|one| one.phases.scan_ns),
                 device_merge: phase(|one| one.phases.device_merge_ns),
@@ -104,6 +107,19 @@ impl Report {
     /// How much was compared with how much.
     pub(super) fn size(&self) -> Size {
         Size { rows: self.rows, dim: self.dim, probes: self.probes }
+    }
+
+    /// The backend's name, and what [`COLUMN`] names.
+    pub(super) fn column(&self) -> Vec<String> {
+        let Phases { scan, device_merge, host_merge, verify } = self.phases_ms;
+        let times = [scan, device_merge, host_merge, verify, self.median_ms].map(|ms| format!("{ms:.3}"));
+        let rates = [self.mvectors_per_s, self.gflops, self.gb_per_s].map(|rate| format!("{rate:.3}"));
+        let work = format!("{} rows x {} probes, dim {}", self.rows, self.probes, self.dim);
+        let mut column = vec![self.backend.clone(), self.device.clone(), self.driver.clone(), work];
+        column.extend(times.into_iter().chain(rates));
+        column.extend([self.invalid_indices, self.uncertified].map(|count| count.to_string()));
+        column.push(scientific(self.largest_score_error));
+        column
     }
 
     pub(super) fn as_table(&self) -> Table {
@@ -125,7 +141,10 @@ impl Report {
         let rate = format!("{mvectors_per_s:.1} M vectors/s, {gflops:.1} GFLOP/s, {gb_per_s:.1} GB/s");
         table.add_row(["rate", &rate]);
         let Self { invalid_indices, uncertified, .. } = self;
-        let trust = format!("{invalid_indices} invalid indices, {uncertified} uncertified scans");
+        let error = scientific(self.largest_score_error);
+        let trust = format!(
+            "{invalid_indices} invalid indices, {uncertified} uncertified scans, largest score error {error}"
+        );
         table.add_row(["trust", &trust]);
         let Memory { rows_bytes, resident_bytes } = self.memory;
         let resident = resident_bytes.map_or_else(|| "unknown".to_owned(), mebibytes);
@@ -139,6 +158,44 @@ impl Report {
         }
         table
     }
+}
+
+/// What a comparison says of each backend, beside the numbers of its column.
+const COLUMN: [&str; 14] = [
+    "device",
+    "driver",
+    "work",
+    "scan ms",
+    "device merge ms",
+    "host merge ms",
+    "verify ms",
+    "total ms (median)",
+    "M vectors/s",
+    "GFLOP/s",
+    "GB/s",
+    "invalid indices",
+    "uncertified scans",
+    "largest score error",
+];
+
+/// Columns of [`Report::column`], each with `more` below.
+pub(super) fn table_of_columns(more: &[String], columns: Vec<Vec<String>>) -> Table {
+    let mut table = table([""]);
+    table.set_header(std::iter::once(String::new()).chain(columns.iter().map(|column| column[0].clone())));
+    let names = COLUMN.map(str::to_owned).into_iter().chain(more.iter().cloned());
+    for (place, name) in names.enumerate() {
+        table.add_row(std::iter::once(name).chain(columns.iter().map(|column| column[place + 1].clone())));
+    }
+    table
+}
+
+fn largest_error(answer: &[Vec<Ranked>]) -> Option<f64> {
+    let error = |ranked: &Ranked| Some((f64::from(ranked.raw?) - f64::from(ranked.score)).abs());
+    answer.iter().flatten().filter_map(error).max_by(f64::total_cmp)
+}
+
+fn scientific(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3e}"))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Ask, BenchArgs};
+use super::compare::identical;
+use super::{Ask, BenchArgs, TOP_K};
 use crate::backend::RowSet;
 use crate::config::{BackendKind, Settings};
 use crate::domain::{Embedding, Matrix};
@@ -36,7 +37,15 @@ pub(super) struct Checked {
 }
 
 impl Work {
-    pub(super) fn search(snapshot: Arc<Snapshot>, probes: &[Embedding], k: usize) -> Self {
+    /// What the arguments ask for.
+    pub(super) fn of(args: &BenchArgs, snapshot: Arc<Snapshot>, probes: &[Embedding]) -> Self {
+        match args.ask {
+            Ask::Search => Self::search(snapshot, probes, args.top_k.unwrap_or(TOP_K)),
+            Ask::Recognize => Self::recognize(snapshot, probes, args.max_candidates()),
+        }
+    }
+
+    fn search(snapshot: Arc<Snapshot>, probes: &[Embedding], k: usize) -> Self {
         let dim = snapshot.profile().dim;
         Self::Search(ScanRequest {
             k: k.min(snapshot.row_count()),
@@ -46,7 +55,7 @@ impl Work {
         })
     }
 
-    pub(super) fn recognize(snapshot: Arc<Snapshot>, probes: &[Embedding], max_candidates: usize) -> Self {
+    fn recognize(snapshot: Arc<Snapshot>, probes: &[Embedding], max_candidates: usize) -> Self {
         let probe = |embedding: &Embedding| Probe {
             embedding: embedding.clone(),
             group: String::new(),
@@ -159,16 +168,8 @@ impl Work {
         let reference = Recognizer::load(Engine::start(&backend, 1)?, Vec::new(), settings.recognition)?;
         let first = self.first(probes);
         let (_, expected, _) = first.once(&reference, &waiting_runtime()?)?;
-        let same = |(got, expected): (&Ranked, &Ranked)| {
-            got.row == expected.row && got.score.to_bits() == expected.score.to_bits()
-        };
-        let equal = answer
-            .iter()
-            .zip(&expected)
-            .flat_map(|(a, b)| a.iter().zip(b))
-            .filter(|pair| same(*pair))
-            .count();
-        Ok(Checked { probes: expected.len(), positions: expected.iter().map(Vec::len).sum(), equal })
+        let (positions, equal) = identical(&expected, answer);
+        Ok(Checked { probes: expected.len(), positions, equal })
     }
 
     /// Writes the indices and scores of a search to the files that the arguments name.

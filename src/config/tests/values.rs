@@ -3,6 +3,19 @@
 use super::*;
 
 #[test]
+fn what_is_known_of_devices_is_kept_in_a_folder_or_not() {
+    let set = |text: &str| {
+        with_flags(&[&format!("backend.opencl.cache_dir={text}")]).map(|s| s.backend.opencl.cache_dir)
+    };
+    assert_eq!(set("auto"), Ok(CacheDir::Auto));
+    assert_eq!(set("off"), Ok(CacheDir::Off));
+    // It need not be there yet.
+    assert_eq!(set("/var/cache/x"), Ok(CacheDir::Folder("/var/cache/x".into())));
+    // `false` is no text.
+    assert!(set("false").is_err() && set("").is_err());
+}
+
+#[test]
 fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
     for (path, low, high, stated) in [
         ("server.limits.max_message_bytes", 1024, 1_073_741_824, "1024 to 1073741824"),
@@ -154,17 +167,4 @@ fn a_kernel_folder_must_be_there() {
     assert_eq!(set(folder.path()).unwrap().backend.opencl.kernel_dir.as_deref(), Some(folder.path()));
     let file = file(b"");
     assert!(set(file.path()).is_err());
-}
-
-#[test]
-fn compiled_kernels_are_kept_in_a_folder_or_not() {
-    let set = |text: &str| {
-        with_flags(&[&format!("backend.opencl.cache_dir={text}")]).map(|s| s.backend.opencl.cache_dir)
-    };
-    assert_eq!(set("auto"), Ok(CacheDir::Auto));
-    assert_eq!(set("off"), Ok(CacheDir::Off));
-    // It need not be there yet.
-    assert_eq!(set("/var/cache/x"), Ok(CacheDir::Folder("/var/cache/x".into())));
-    // `false` is no text.
-    assert!(set("false").is_err() && set("").is_err());
 }

@@ -181,6 +181,36 @@ fn bench_recognizes_and_checks_itself() {
     assert!(table.contains("96 of 96 positions of 3 probes are those of plain f64"), "{table}");
 }
 
+/// Two backends side by side: the phases of each, one against the other, and the same answers.
+#[test]
+fn bench_compares_backends() {
+    let folder = TempDir::new().unwrap();
+    let made = "bench --rows 1009 --dim 24 --probes-count 7 --top-k 5 --repeat 3 --backend cpu,opencl";
+    let with_opencl = |args: &str| lookalike().args(args.split(' ')).args(["--set", OPENCL[2]]).run();
+    let report = with_opencl(&format!("{made} --format json")).json();
+    let backends = report["backends"].as_array().unwrap();
+    let names: Vec<&str> = backends.iter().map(|one| one["backend"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cpu", "opencl"]);
+    for one in backends {
+        assert!(number(one, "/phases_ms/scan") > 0.0 && number(one, "/median_ms") > 0.0, "{one}");
+        assert!(number(one, "/largest_score_error") < 0.1, "{one}");
+        assert_eq!(one["invalid_indices"], 0);
+    }
+    assert!(number(&backends[1], "/phases_ms/device_merge") > 0.0);
+    assert!(number(&backends[1], "/largest_score_error") < 1e-5);
+    let against = &report["against_first"][0];
+    let counts = ["positions", "identical"].map(|key| against[key].as_u64());
+    assert_eq!((&against["backend"], counts), (&"opencl".into(), [35, 35].map(Some)));
+    let speedup = number(&backends[0], "/median_ms") / number(&backends[1], "/median_ms");
+    assert!((number(against, "/speedup") - speedup).abs() < 1e-9 * speedup);
+    let table = with_opencl(made).ok();
+    assert!(table.contains("speed-up over cpu") && table.contains("35 of 35"), "{table}");
+    for refused in ["--limits", "--check 3", "--callers 2", "--write-scores @/s.npy"] {
+        let run = run(folder.path(), &format!("bench --rows 9 --backend cpu,reference {refused}"));
+        assert_eq!(run.code, Some(2), "{refused}: {}", run.stderr);
+    }
+}
+
 /// The limits are those of a machine, and the distance is that of the median to the larger.
 #[test]
 fn bench_measures_the_machines_limits() {

@@ -5,6 +5,7 @@ mod devices;
 mod doctor;
 mod galleries;
 mod output;
+mod tune;
 
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! The kernels of this scan and the sizes that they are compiled for.
 
+use std::fmt;
+
 use crate::backend::opencl::program::Recipe;
 
 use super::tuning::Tuning;
-
-/// Work-items that share a segment's rows for one probe: the fastest of 4, 8, 16 and 32 on a Mali-G610 (9.60, 10.57, 4.04, 1.49 GOP/s).
-pub(super) const LANES_PER_QUERY: usize = 8;
+use super::variant::{Layout, Variant};
 
 /// Work-items of a merge of one probe's lists.
 pub(super) const MERGE_ITEMS: usize = 64;
@@ -17,27 +17,51 @@ const LIST_SIZES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 const QUERY_COUNTS: [usize; 5] = [1, 4, 16, 64, MAX_QUERY_COUNT];
 
 /// Most probes of one launch.
-pub(super) const MAX_QUERY_COUNT: usize = 256;
+pub(in crate::backend::opencl) const MAX_QUERY_COUNT: usize = 256;
+
+/// The compiler's options. No product or sum is bound to an order, but what is no number stays none: the host must see it.
+const FLAGS: &str = "-cl-mad-enable -cl-unsafe-math-optimizations";
 
 /// The smallest list size that holds `wanted`; `None` where only the host can hold so many.
-pub(super) fn list_size(wanted: usize) -> Option<usize> {
+pub(in crate::backend::opencl) fn list_size(wanted: usize) -> Option<usize> {
     LIST_SIZES.into_iter().find(|size| *size >= wanted)
 }
 
-/// How probes lie in the device's memory, as `dot.cl` draws it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tiling {
-    /// Most probes of a launch.
-    pub(super) query_count: usize,
-    /// Probes interleaved; divides `query_count`.
-    pub(super) tile: usize,
+/// The smallest number compiled for that takes `probes`, which are at most [`MAX_QUERY_COUNT`].
+fn query_count(probes: usize) -> usize {
+    QUERY_COUNTS.into_iter().find(|count| *count >= probes).unwrap_or(MAX_QUERY_COUNT)
 }
 
-impl Tiling {
-    /// The smallest one compiled for that takes `probes`, which are at most [`MAX_QUERY_COUNT`].
-    pub(super) fn new(probes: usize, tuning: Tuning) -> Self {
-        let query_count = QUERY_COUNTS.into_iter().find(|count| *count >= probes).unwrap_or(MAX_QUERY_COUNT);
-        Self { query_count, tile: query_count.min(tuning.probe_tile) }
+/// How far a measurement goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::backend::opencl) enum Stage {
+    /// Dot products, summed so that they are of use.
+    Dot,
+    /// The best score.
+    Threshold,
+    /// Lists of scores.
+    Scores,
+    /// Lists of scores and rows, no row skipped.
+    Indices,
+    /// All that serving wants.
+    Full,
+}
+
+impl Stage {
+    /// All of them, in this order.
+    pub(in crate::backend::opencl) const ALL: [Self; 5] =
+        [Self::Dot, Self::Threshold, Self::Scores, Self::Indices, Self::Full];
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dot => "dot",
+            Self::Threshold => "dot + threshold",
+            Self::Scores => "top-k score",
+            Self::Indices => "top-k + index",
+            Self::Full => "full kNN",
+        })
     }
 }
 
@@ -46,23 +70,25 @@ impl Tiling {
 pub(super) enum Role {
     /// Scans a chunk into lists.
     ScanLanes,
+    /// Scans a chunk as far as a measurement wants it.
+    Measure(Stage),
     /// Merges a probe's lists to one.
     MergeLists,
     /// Writes every score.
     ScoreRows,
 }
 
-/// What a kernel is compiled for.
+/// What a scan's kernels are compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
-    /// Which kernel.
-    pub(super) role: Role,
+    /// The kernel of the family.
+    pub(super) variant: Variant,
     /// Values of a row, padding included.
     pub(super) stride: usize,
     /// Rows of a list.
     pub(super) list: usize,
-    /// How probes lie in memory.
-    pub(super) tiling: Tiling,
+    /// Probes of a launch, at most.
+    pub(super) probes: usize,
 }
 
 /// The kernels that scan rows of `stride` values into lists of these sizes, for any number of probes.
@@ -70,7 +96,7 @@ pub(super) fn recipes_of_lists(stride: usize, lists: &[usize], tuning: Tuning) -
     let mut recipes = Vec::new();
     for &list in lists {
         let recipe =
-            |role, probes| Parameters { role, stride, list, tiling: Tiling::new(probes, tuning) }.recipe();
+            |role, probes| Parameters { variant: tuning.variant(probes), stride, list, probes }.recipe(role);
         recipes.push(recipe(Role::MergeLists, 1));
         recipes.extend(QUERY_COUNTS.map(|probes| recipe(Role::ScanLanes, probes)));
     }
@@ -78,30 +104,34 @@ pub(super) fn recipes_of_lists(stride: usize, lists: &[usize], tuning: Tuning) -
 }
 
 impl Parameters {
-    /// How to build it.
-    pub(super) fn recipe(self) -> Recipe {
-        let (files, function): (&'static [&'static str], _) = match self.role {
-            Role::ScanLanes => (&["dot.cl", "lanes.cl"], "scan_lanes"),
+    /// How the probes of a launch lie in memory.
+    pub(super) fn layout(self) -> Layout {
+        self.variant.layout(query_count(self.probes))
+    }
+
+    /// How to build a kernel.
+    pub(super) fn recipe(self, role: Role) -> Recipe {
+        let (files, function): (&'static [&'static str], _) = match role {
+            Role::ScanLanes | Role::Measure(_) => {
+                (&["skip.cl", "dot.cl", "block.cl", "lists.cl", "lanes.cl"], "scan_lanes")
+            }
             Role::MergeLists => (&["merge.cl"], "merge_lists"),
-            Role::ScoreRows => (&["dot.cl", "scores.cl"], "score_rows"),
+            Role::ScoreRows => (&["dot.cl", "block.cl", "scores.cl"], "score_rows"),
         };
-        let (lists, probes) = (
-            [("TOPK", self.list)],
-            [
-                ("DIM", self.stride),
-                ("QUERY_COUNT", self.tiling.query_count),
-                ("LANES_PER_QUERY", LANES_PER_QUERY),
-                ("TILE", self.tiling.tile),
-            ],
-        );
-        // What a kernel does not depend on is left out, so that it is built once for all of that.
-        let parameters = match self.role {
-            Role::ScanLanes => [&lists[..], &probes].concat(),
-            Role::MergeLists => [&lists[..], &[("MERGE_ITEMS", MERGE_ITEMS)]].concat(),
-            Role::ScoreRows => probes.to_vec(),
-        };
+        let mut parameters = vec![("TOPK", self.list)];
+        if role == Role::MergeLists {
+            parameters.push(("MERGE_ITEMS", MERGE_ITEMS));
+        } else {
+            let Layout { query_count, tile, width } = self.layout();
+            parameters.extend([("DIM", self.stride), ("QUERY_COUNT", query_count)]);
+            parameters.extend([("TILE", tile), ("PROBE_WIDTH", width)]);
+            parameters.extend(self.variant.parameters());
+        }
+        if let Role::Measure(stage) = role {
+            parameters.push(("STAGE", stage as usize));
+        }
         let parameters = parameters.into_iter().map(|(name, value)| (name, value as u32)).collect();
-        Recipe { files, function, parameters, flags: "-cl-fast-relaxed-math" }
+        Recipe { files, function, parameters, flags: FLAGS }
     }
 }
 
@@ -109,13 +139,34 @@ impl Parameters {
 mod tests {
     use super::*;
 
+    fn layout(tuning: Tuning, probes: usize) -> (usize, usize, usize) {
+        let variant = tuning.variant(probes);
+        let Layout { query_count, tile, width } =
+            Parameters { variant, stride: 128, list: 8, probes }.layout();
+        (query_count, tile, width)
+    }
+
     #[test]
     fn sizes_are_rounded_up_to_those_compiled_for() {
         assert_eq!([1, 8, 9, 256].map(list_size), [Some(8), Some(8), Some(16), Some(256)]);
         assert_eq!(list_size(257), None);
-        let tilings = [1, 2, 16, 17, 256].map(|probes| Tiling::new(probes, Tuning::WIDE));
-        assert_eq!(tilings.map(|tiling| tiling.query_count), [1, 4, 16, 64, 256]);
-        assert_eq!(tilings.map(|tiling| tiling.tile), [1, 4, 16, 16, 16]);
-        assert_eq!(Tiling::new(17, Tuning::NARROW), Tiling { query_count: 64, tile: 1 });
+        let wide = [1, 2, 16, 17, 256].map(|probes| layout(Tuning::WIDE, probes));
+        assert_eq!(wide, [(1, 1, 4), (4, 4, 4), (16, 16, 4), (64, 16, 4), (256, 16, 4)]);
+        let narrow = [1, 4, 5, 17].map(|probes| layout(Tuning::NARROW, probes));
+        assert_eq!(narrow, [(1, 1, 8), (4, 1, 8), (16, 16, 1), (64, 16, 1)]);
+        // A block is whole even where there are fewer probes.
+        let few = Tuning { few: Tuning::NARROW.many, ..Tuning::NARROW };
+        assert_eq!(layout(few, 1), (16, 16, 1));
+    }
+
+    #[test]
+    fn what_serves_has_no_stage_and_a_merge_is_the_same_for_all_variants() {
+        let of = |tuning: Tuning, role| {
+            Parameters { variant: tuning.many, stride: 128, list: 8, probes: 16 }.recipe(role)
+        };
+        let names = |recipe: Recipe| recipe.parameters.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert!(!names(of(Tuning::WIDE, Role::ScanLanes)).contains(&"STAGE"));
+        assert!(names(of(Tuning::WIDE, Role::Measure(Stage::Dot))).contains(&"STAGE"));
+        assert_eq!(of(Tuning::WIDE, Role::MergeLists), of(Tuning::NARROW, Role::MergeLists));
     }
 }

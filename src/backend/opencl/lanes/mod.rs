@@ -10,9 +10,13 @@
 mod bound;
 mod collect;
 mod kernels;
+mod measure;
 mod range;
 mod scratch;
+#[cfg(test)]
+mod tests;
 mod tuning;
+mod variant;
 
 use std::ops::Range;
 use std::time::Instant;
@@ -26,12 +30,18 @@ use super::program::Recipe;
 use super::rows::Rows;
 
 use collect::{Collector, Scanned};
-use kernels::{MAX_QUERY_COUNT, Parameters, Role, Tiling, list_size, recipes_of_lists};
+use kernels::{Parameters, Role, recipes_of_lists};
 use range::{ScanShape, WorkLimits, merge_range, score_range};
 
 pub(super) use bound::error_bound;
+pub(super) use kernels::{MAX_QUERY_COUNT, Stage, list_size};
+pub(super) use measure::{Found, Measured, Trial, measure};
 pub(super) use scratch::Scratch;
-pub(super) use tuning::Tuning;
+pub(super) use tuning::{FEW_PROBES, Tuning};
+pub(super) use variant::{
+    Block, BlockProbes, BlockRows, Dot, Lanes, ProbePlace, ProbeTile, SUMS, Single, Strategy, Turns, Variant,
+    Width,
+};
 
 /// Bytes of merged lists that are left on the device before they are read: enough that reading does not stall it.
 const MERGED_BYTES: usize = 8 << 20;
@@ -139,16 +149,16 @@ fn scan_lists<'a>(
     let started = Instant::now();
     let probes = tile.len();
     let stride = rows.matrix().stride();
-    let tiling = Tiling::new(probes, *tuning);
-    let parameters = |role| Parameters { role, stride, list, tiling };
-    let scan = programs.kernel(device, parameters(Role::ScanLanes).recipe())?;
-    let merge = programs.kernel(device, parameters(Role::MergeLists).recipe())?;
-    let shape = ScanShape::new(probes, rows.chunk_rows(), list, work_limits(device, &scan, *tuning));
+    let parameters = Parameters { variant: tuning.variant(probes), stride, list, probes };
+    let scan = programs.kernel(device, parameters.recipe(Role::ScanLanes))?;
+    let merge = programs.kernel(device, parameters.recipe(Role::MergeLists))?;
+    let limits = work_limits(device, &scan, *tuning, parameters.variant);
+    let shape = ScanShape::new(probes, rows.chunk_rows(), list, limits);
     let chunks = rows.chunks();
     let merged_bytes = probes * list * 2 * size_of::<f32>();
     let pending = (MERGED_BYTES / merged_bytes).clamp(1, MAX_PENDING_CHUNKS).min(chunks.len().max(1));
 
-    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), parameters.layout())?;
     scratch.put_skips(device, tile.asks)?;
     scratch.size_lists(device, shape.lists * probes * list, pending * probes * list)?;
     let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
@@ -190,32 +200,41 @@ impl ListPass<'_> {
     fn launch(&self, scratch: &Scratch, chunks: &[Range<usize>]) -> Result<Vec<Event>, BackendError> {
         let mut merges = Vec::with_capacity(chunks.len());
         for (place, chunk) in chunks.iter().enumerate() {
-            let rows = self.rows.on_device(self.device, chunk)?;
-            let args = [
-                rows.arg(),
-                scratch.probes.arg(),
-                scratch.skip_offsets.arg(),
-                scratch.skip_ranges.arg(),
-                scratch.list_scores.arg(),
-                scratch.list_indices.arg(),
-                Arg::U32(chunk.len() as u32),
-                Arg::U32(self.probes as u32),
-                Arg::U32(self.shape.segment_rows as u32),
-                Arg::U32(chunk.start as u32),
-            ];
-            self.device.launch(self.scan, &args, self.shape.range)?;
-            let entries = self.shape.lists * self.list;
-            let args = [
-                scratch.list_scores.arg(),
-                scratch.list_indices.arg(),
-                scratch.merged_scores.arg(),
-                scratch.merged_indices.arg(),
-                Arg::U32(entries as u32),
-                Arg::U32((place * self.probes * self.list) as u32),
-            ];
-            merges.push(self.device.launch(self.merge, &args, merge_range(self.probes))?);
+            self.scan(scratch, chunk)?;
+            merges.push(self.merge(scratch, place)?);
         }
         Ok(merges)
+    }
+
+    /// Scans a chunk into lists.
+    fn scan(&self, scratch: &Scratch, chunk: &Range<usize>) -> Result<Event, BackendError> {
+        let rows = self.rows.on_device(self.device, chunk)?;
+        let args = [
+            rows.arg(),
+            scratch.probes.arg(),
+            scratch.skip_offsets.arg(),
+            scratch.skip_ranges.arg(),
+            scratch.list_scores.arg(),
+            scratch.list_indices.arg(),
+            Arg::U32(chunk.len() as u32),
+            Arg::U32(self.probes as u32),
+            Arg::U32(self.shape.segment_rows as u32),
+            Arg::U32(chunk.start as u32),
+        ];
+        self.device.launch(self.scan, &args, self.shape.range)
+    }
+
+    /// Merges the lists of the chunk that was scanned last, to place `place` of the merged ones.
+    fn merge(&self, scratch: &Scratch, place: usize) -> Result<Event, BackendError> {
+        let args = [
+            scratch.list_scores.arg(),
+            scratch.list_indices.arg(),
+            scratch.merged_scores.arg(),
+            scratch.merged_indices.arg(),
+            Arg::U32((self.shape.lists * self.list) as u32),
+            Arg::U32((place * self.probes * self.list) as u32),
+        ];
+        self.device.launch(self.merge, &args, merge_range(self.probes))
     }
 }
 
@@ -228,14 +247,13 @@ fn scan_scores<'a>(
     let Engine { device, tuning, programs, scratch, .. } = engine;
     let started = Instant::now();
     let probes = tile.len();
-    let tiling = Tiling::new(probes, *tuning);
     // No list is kept on the device: any size will do, so that one kernel serves all.
-    let list = 1;
-    let parameters = Parameters { role: Role::ScoreRows, stride: rows.matrix().stride(), list, tiling };
-    let kernel = programs.kernel(device, parameters.recipe())?;
-    let limits = work_limits(device, &kernel, *tuning);
+    let (stride, list) = (rows.matrix().stride(), 1);
+    let parameters = Parameters { variant: tuning.variant(probes), stride, list, probes };
+    let kernel = programs.kernel(device, parameters.recipe(Role::ScoreRows))?;
+    let limits = work_limits(device, &kernel, *tuning, parameters.variant);
     let launch_rows = (SCORE_BYTES / (probes * size_of::<f32>())).clamp(1, rows.chunk_rows());
-    scratch.put_probes(device, tile.probes, tile.range.clone(), tiling)?;
+    scratch.put_probes(device, tile.probes, tile.range.clone(), parameters.layout())?;
     scratch.size_scores(device, launch_rows * probes)?;
     let mut collectors = tile.collectors();
     timing.scan_ns += nanoseconds(started);
@@ -270,26 +288,11 @@ fn scan_scores<'a>(
     Ok(collectors)
 }
 
-fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning) -> WorkLimits {
-    WorkLimits { group_items: kernel.group_limit(), compute_units: device.compute_units(), tuning }
+fn work_limits(device: &Device, kernel: &Kernel, tuning: Tuning, variant: Variant) -> WorkLimits {
+    let (group_items, compute_units) = (kernel.group_limit(), device.compute_units());
+    WorkLimits { group_items, compute_units, tuning, variant }
 }
 
 fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wanted;
-
-    #[test]
-    fn each_attempt_wants_four_times_as_many_up_to_all() {
-        assert_eq!(wanted(1, 0, 1000), 9);
-        assert_eq!(wanted(32, 0, 1000), 40);
-        assert_eq!(wanted(100, 0, 1000), 125);
-        assert_eq!(wanted(100, 1, 1000), 500);
-        assert_eq!(wanted(100, 2, 1000), 1000);
-        assert_eq!(wanted(usize::MAX, 40, 7), 7);
-        assert_eq!(wanted(5, 0, 0), 1);
-    }
 }

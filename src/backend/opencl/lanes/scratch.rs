@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::backend::{Ask, BackendError};
 use crate::domain::Matrix;
 
-use super::kernels::Tiling;
+use super::variant::Layout;
 use crate::backend::opencl::driver::device::Device;
 use crate::backend::opencl::memory::Reusable;
 
@@ -59,9 +59,9 @@ impl Scratch {
         device: &Device,
         probes: &Matrix,
         range: Range<usize>,
-        tiling: Tiling,
+        layout: Layout,
     ) -> Result<(), BackendError> {
-        interleave(&mut self.host_values, probes, range, tiling);
+        interleave(&mut self.host_values, probes, range, layout);
         self.probes.put(device, &self.host_values)
     }
 
@@ -111,6 +111,19 @@ impl Scratch {
         Ok((&self.host_values, &self.host_indices))
     }
 
+    /// Waits for the lists, not merged, and gives the first `count` entries: scores and row numbers.
+    pub(super) fn read_lists(
+        &mut self,
+        device: &Device,
+        count: usize,
+    ) -> Result<(&[f32], &[u32]), BackendError> {
+        self.host_values.resize(count, 0.0);
+        self.host_indices.resize(count, 0);
+        self.list_scores.read(device, &mut self.host_values)?;
+        self.list_indices.read(device, &mut self.host_indices)?;
+        Ok((&self.host_values, &self.host_indices))
+    }
+
     /// Waits for the first `count` raw scores and gives them.
     pub(super) fn read_scores(&mut self, device: &Device, count: usize) -> Result<&[f32], BackendError> {
         self.host_values.resize(count, 0.0);
@@ -120,17 +133,16 @@ impl Scratch {
 }
 
 /// Lays probes `range` out as `dot.cl` draws it; the places that no probe takes hold zeros.
-fn interleave(values: &mut Vec<f32>, probes: &Matrix, range: Range<usize>, tiling: Tiling) {
-    let Tiling { query_count, tile } = tiling;
+fn interleave(values: &mut Vec<f32>, probes: &Matrix, range: Range<usize>, layout: Layout) {
+    let Layout { query_count, tile, width } = layout;
     let stride = probes.stride();
     values.clear();
     values.resize(query_count * stride, 0.0);
     for (place, probe) in range.enumerate() {
-        let start = (place / tile * tile * stride) + place % tile * 4;
-        let (quads, _) = probes.block(probe, 1).as_chunks::<4>();
-        for (i, quad) in quads.iter().enumerate() {
-            let at = start + i * tile * 4;
-            values[at..at + 4].copy_from_slice(quad);
+        let start = place / tile * tile * stride + place % tile * width;
+        for (i, part) in probes.block(probe, 1).chunks_exact(width).enumerate() {
+            let at = start + i * tile * width;
+            values[at..at + width].copy_from_slice(part);
         }
     }
 }
@@ -140,18 +152,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_are_interleaved_by_four_components() {
+    fn probes_are_interleaved_by_as_many_components_as_a_load_takes() {
         let row = |base: u8| (0..16).map(|i| f32::from(base + i)).collect::<Vec<_>>();
         let rows = [row(0), row(100), row(200)];
         let probes = Matrix::from_rows(16, rows.iter().map(Vec::as_slice));
         let mut values = Vec::new();
-        interleave(&mut values, &probes, 1..3, Tiling { query_count: 4, tile: 4 });
+        interleave(&mut values, &probes, 1..3, Layout { query_count: 4, tile: 4, width: 4 });
         assert_eq!(values.len(), 4 * 16);
         assert_eq!(values[..8], [100.0, 101.0, 102.0, 103.0, 200.0, 201.0, 202.0, 203.0]);
         assert_eq!(values[8..16], [0.0; 8]);
         assert_eq!(values[16..20], [104.0, 105.0, 106.0, 107.0]);
-        interleave(&mut values, &probes, 0..2, Tiling { query_count: 4, tile: 1 });
-        assert_eq!(values[..32], [rows[0].as_slice(), &rows[1]].concat());
-        assert_eq!(values[32..], [0.0; 32]);
+        interleave(&mut values, &probes, 1..3, Layout { query_count: 4, tile: 2, width: 1 });
+        assert_eq!(values[..4], [100.0, 200.0, 101.0, 201.0]);
+        assert_eq!((&values[30..32], &values[32..]), (&[115.0, 215.0][..], &[0.0; 32][..]));
+        for width in [1, 4, 8] {
+            interleave(&mut values, &probes, 0..2, Layout { query_count: 4, tile: 1, width });
+            assert_eq!(values[..32], [rows[0].as_slice(), &rows[1]].concat());
+            assert_eq!(values[32..], [0.0; 32]);
+        }
     }
 }
