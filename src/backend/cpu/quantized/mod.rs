@@ -15,7 +15,7 @@
 //! come free, have selectors of their own, and tell each other their floors.
 //!
 //! **The outline.** Long rows that lie near a plane of few dimensions are first scored by their shadows on some axes of it ([`outline`]), an eighth of
-//! the arithmetic. Let the axes be the columns of `V`, with `|V' y| <= |y|` for every `y`, which is tested once they were made. Then
+//! the arithmetic. Let the axes be the columns of `V`, with `|V' y| <= |y|` for every `y`, which is tested when they are made. Then
 //! `I - V V'` is positive semidefinite, so that Cauchy and Schwarz hold for it too: with `a = q - m` and `b = x - m`,
 //!
 //! `<a, b> = <V' a, V' b> + a' (I - V V') b <= <V' a, V' b> + rest(a) rest(b)`, where `rest(y)^2 = |y|^2 - |V' y|^2`.
