@@ -255,9 +255,8 @@ impl Work {
         let groups = units.max((self.units / self.probe_groups()).max(1)).min(most);
         let rounds = sampled.div_ceil(groups * unit_groups * unit_rows).max(1);
         let sets = self.rows.div_ceil(unit_rows);
-        let share = (groups * unit_groups * rounds * unit_rows) as f64 / self.rows as f64;
         Some(Sample {
-            guess: guess(k, share),
+            guess: guess(k, groups * unit_groups * rounds * unit_rows, self.rows),
             stride: (sets / (groups * unit_groups * rounds)).max(1),
             rounds,
             range: self.range(groups),
@@ -291,11 +290,11 @@ impl Work {
     }
 }
 
-/// Of a `share` of the rows that holds `k * share` of the first k on average, as many as it holds once in a million times: five
-/// standard deviations more, and five for the skew of small numbers.
-fn guess(k: usize, share: f64) -> usize {
-    let mean = k as f64 * share.min(1.0);
-    k.min((mean + 5.0 * mean.sqrt() + 5.0).ceil() as usize)
+/// Of so many sampled rows of all, which hold `k * sampled / rows` of the first k on average, as many as they hold once in a million
+/// times: five standard deviations more, and six for the skew of small numbers.
+fn guess(k: usize, sampled: usize, rows: usize) -> usize {
+    let mean = k.saturating_mul(sampled).div_ceil(rows);
+    k.min(mean + 5 * mean.isqrt() + 6)
 }
 
 /// One work-group of ranking a probe.

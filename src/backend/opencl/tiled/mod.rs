@@ -195,7 +195,7 @@ impl<'a> Pass<'a> {
         let Some(bytes) = self.bytes else {
             let args = [memory.counts.arg(), memory.cuts.arg(), Arg::U32(probes as u32)];
             let range = plain_range(probes);
-            return self.launch(&engine.device, &mut engine.programs, Role::BeginScan, &args, range);
+            return self.launch((&engine.device, &mut engine.programs), Role::BeginScan, &args, range);
         };
         let args = [
             memory.probes.arg(),
@@ -209,7 +209,7 @@ impl<'a> Pass<'a> {
             Arg::U32(probes as u32),
         ];
         let padded = probes.next_multiple_of(self.parameters.shape.probes());
-        self.launch(&engine.device, &mut engine.programs, Role::QuantizeProbes, &args, probe_range(padded))
+        self.launch((&engine.device, &mut engine.programs), Role::QuantizeProbes, &args, probe_range(padded))
     }
 
     /// Raises the cuts by a sample of a chunk, where that is worth it.
@@ -225,7 +225,7 @@ impl<'a> Pass<'a> {
         args.extend([memory.skip_offsets.arg(), memory.skip_ranges.arg(), memory.maxima.arg()]);
         args.extend(self.extent(place));
         args.extend([Arg::U32(stride as u32), Arg::U32(rounds as u32)]);
-        self.launch(&engine.device, &mut engine.programs, Role::Sample, &args, range)?;
+        self.launch((&engine.device, &mut engine.programs), Role::Sample, &args, range)?;
         let args = [
             memory.maxima.arg(),
             memory.probe_numbers.arg(),
@@ -236,7 +236,7 @@ impl<'a> Pass<'a> {
             Arg::U32(if place == 0 { guess } else { k } as u32),
         ];
         let range = rank_range(self.question.probes);
-        self.launch(&engine.device, &mut engine.programs, Role::SetCuts, &args, range)
+        self.launch((&engine.device, &mut engine.programs), Role::SetCuts, &args, range)
     }
 
     /// Scans a chunk and chooses among what it found.
@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
         args.extend([memory.cuts.arg(), memory.skip_offsets.arg(), memory.skip_ranges.arg()]);
         args.extend([memory.counts.arg(), memory.found.arg()]);
         args.extend(self.extent(place));
-        self.launch(&engine.device, &mut engine.programs, Role::Collect, &args, range)?;
+        self.launch((&engine.device, &mut engine.programs), Role::Collect, &args, range)?;
         let chunk = &self.rows.chunks()[place];
         let numbers = self.bytes.map_or(memory.probe_numbers.arg(), |bytes| bytes.chunk(place).numbers.arg());
         let args = [
@@ -264,7 +264,7 @@ impl<'a> Pass<'a> {
             Arg::U32(chunk.start as u32),
         ];
         let range = rank_range(self.question.probes);
-        self.launch(&engine.device, &mut engine.programs, Role::Choose, &args, range)
+        self.launch((&engine.device, &mut engine.programs), Role::Choose, &args, range)
     }
 
     fn work(&self, device: &Device, place: usize) -> Work {
@@ -287,8 +287,7 @@ impl<'a> Pass<'a> {
 
     fn launch(
         &mut self,
-        device: &Device,
-        programs: &mut Programs,
+        (device, programs): (&Device, &mut Programs),
         role: Role,
         args: &[Arg<'_>],
         range: Range,

@@ -120,6 +120,8 @@ fn file_name(record: &DeviceRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::backend::opencl::DeviceKind;
 
