@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::domain::Matrix;
 
@@ -21,6 +21,12 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How many times as long a backend may take to open, or to make rows ready, as for a batch: copying them and compiling take long.
 const LOADING: u32 = 10;
+
+/// How long an answer is watched for before this thread sleeps until it comes.
+const ANSWER_SPIN: Duration = Duration::from_micros(500);
+
+/// How long the device's thread watches for the next job before it sleeps.
+const JOB_SPIN: Duration = Duration::from_micros(50);
 
 /// Most numbers of rows whose class is remembered.
 const MAX_CLASSES: usize = 4096;
@@ -206,6 +212,9 @@ impl Link {
         }
         let device = || self.device.clone();
         let limit = self.limit.saturating_mul(times);
+        if let Some(answer) = soon(&ends.answers, ANSWER_SPIN) {
+            return Ok(answer);
+        }
         let lost = match ends.answers.recv_timeout(limit) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Timeout) => BackendError::TimedOut { device: device(), limit },
@@ -273,6 +282,18 @@ impl Batch {
     }
 }
 
+/// What comes within a short time, watched for without a pause: being woken takes as long as a scan of a fast device.
+fn soon<T>(from: &Receiver<T>, spin: Duration) -> Option<T> {
+    let started = Instant::now();
+    while started.elapsed() < spin {
+        if let Ok(one) = from.try_recv() {
+            return Some(one);
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
 /// What the thread does. Its end, a panic's among them, shows by the channel.
 fn serve<B: Backend>(
     open: impl FnOnce() -> Result<B, BackendError>,
@@ -289,7 +310,7 @@ fn serve<B: Backend>(
     // Dropped before the backend, in whose memory it may lie.
     let mut held: HashMap<u64, Box<dyn Loaded>> = HashMap::new();
     let _ = answers.send(Answer::Opened(Ok(backend.description().clone())));
-    while let Ok(job) = jobs.recv() {
+    while let Some(job) = soon(jobs, JOB_SPIN).or_else(|| jobs.recv().ok()) {
         let answer = match job {
             Job::Load { place, rows } => Answer::Loaded(backend.load(&rows).map(|rows| {
                 let bytes = rows.device_bytes();

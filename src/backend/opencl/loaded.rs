@@ -30,6 +30,11 @@ pub(super) struct Engine {
 }
 
 impl Engine {
+    /// Bytes of working memory on the device.
+    pub(super) fn working_bytes(&self) -> u64 {
+        self.scratch.device_bytes() + self.memory.device_bytes()
+    }
+
     /// The kernels that serving the first `top_k` of `rows` needs, for any number of probes.
     pub(super) fn recipes(&self, rows: &Matrix, top_k: usize) -> Vec<Recipe> {
         let mut recipes = lanes::recipes(rows, top_k, self.tuning);
@@ -87,8 +92,7 @@ impl Loaded for LoadedRows {
     }
 
     fn device_bytes(&self) -> u64 {
-        let engine = self.engine.borrow();
         let bytes = self.bytes.as_ref().map_or(0, ByteRows::device_bytes);
-        self.rows.device_bytes() + bytes + engine.scratch.device_bytes() + engine.memory.device_bytes()
+        self.rows.device_bytes() + bytes + self.engine.borrow().working_bytes()
     }
 }

@@ -219,7 +219,7 @@ fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
             [(None, 144 * row_bytes), (Some(50 * row_bytes), chunk_rows.min(50) as u64 * row_bytes)]
         {
             let mut backend = open(&OpenClSettings { chunk_rows, memory_limit_bytes, ..settings() });
-            let scratch_bytes = backend.engine.borrow().scratch.device_bytes();
+            let scratch_bytes = backend.engine.borrow().working_bytes();
             let mut loaded = backend.load(&matrix).unwrap();
             assert_eq!(loaded.device_bytes(), expected_bytes + scratch_bytes, "{chunk_rows} rows a chunk");
             for k in [5, 130] {
@@ -251,8 +251,7 @@ fn rows_become_resident_once_another_gallery_gives_its_memory_back() {
     let mut second = backend.load(&matrix).unwrap();
     let (probes, skips) = (unit_rows(1, 16, 16), no_skips(1));
     let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
-    let rows_bytes =
-        |backend: &OpenClBackend, bytes: u64| bytes - backend.engine.borrow().scratch.device_bytes();
+    let rows_bytes = |backend: &OpenClBackend, bytes: u64| bytes - backend.engine.borrow().working_bytes();
     case.check(&mut *second);
     assert_eq!(rows_bytes(&backend, second.device_bytes()), bytes / 3);
     drop(first);

@@ -2,6 +2,8 @@
 //!
 //! The device makes them from the rows it holds, so nothing more is copied to it (`quantize.cl`).
 
+use std::ops::Range;
+
 use crate::backend::BackendError;
 use crate::backend::opencl::driver::device::{Arg, Buffer, Device};
 use crate::backend::opencl::program::Programs;
@@ -105,20 +107,22 @@ impl ByteRows {
         &self.chunks[place]
     }
 
-    /// At least the norm of every probe less the centre.
-    pub(super) fn norm_above(&self, probes: impl Iterator<Item = impl AsRef<[f32]>>) -> f32 {
-        // Eight sums side by side: one after the other, each addition would wait for the one before.
-        let square = |probe: &[f32]| -> f64 {
+    /// At least the norm of each of some probes less the centre.
+    pub(super) fn norm_above(&self, probes: &Matrix, range: Range<usize>) -> f32 {
+        // Eight sums side by side: one after the other, each addition would wait for the one before. Padding is zero in both.
+        let (centre, _) = self.centre.as_chunks::<8>();
+        let square = |probe: usize| -> f64 {
             let mut sums = [0.0_f64; 8];
-            for (values, centre) in probe.chunks(8).zip(self.centre.chunks(8)) {
-                for (sum, (value, centre)) in sums.iter_mut().zip(values.iter().zip(centre)) {
-                    let off = f64::from(*value) - f64::from(*centre);
-                    *sum += off * off;
+            let (values, _) = probes.block(probe, 1).as_chunks::<8>();
+            for (values, centre) in values.iter().zip(centre) {
+                for lane in 0..8 {
+                    let off = f64::from(values[lane]) - f64::from(centre[lane]);
+                    sums[lane] += off * off;
                 }
             }
             sums.iter().sum()
         };
-        let largest = probes.map(|probe| square(probe.as_ref())).fold(0.0, f64::max);
+        let largest = range.map(square).fold(0.0, f64::max);
         // The sum in f64 errs by far less than one step of f32.
         (largest.sqrt() as f32).next_up().next_up()
     }

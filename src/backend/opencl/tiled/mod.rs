@@ -113,7 +113,7 @@ pub(super) fn screen(
         pass.begin(engine)?;
         engine.device.flush()?;
         if let Some(bytes) = bytes {
-            pass.norm = bytes.norm_above(range.clone().map(|probe| job.probes.row(probe)));
+            pass.norm = bytes.norm_above(job.probes, range.clone());
         }
         let words = pass.parameters.answers + 1;
         let mut parsed_ns = 0;
