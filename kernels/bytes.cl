@@ -64,7 +64,7 @@
 #ifdef PTX
 #define UNROLL _Pragma("unroll")
 #else
-#define UNROLL
+#define UNROLL _Pragma("nounroll")
 #endif
 
 // Where a warp stands: which of its group, and where in it.

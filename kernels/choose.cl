@@ -5,7 +5,7 @@
 //                                   2. the canonical scores of the others, in f64
 //                                   3. those sorted: the first k, and all that equal the k-th
 //
-//   answers  ulong[probe_count][1 + ANSWERS]: how many, or NOT_WHOLE where something did not fit and the probe has to be scanned
+//   answers  ulong[probe_count][1 + answer_limit]: how many, or NOT_WHOLE where something did not fit and the probe has to be scanned
 //            otherwise; then as many, each the key of the score (rank.cl) in the high 32 bits and the complement of the row's number in
 //            the low 32, so that they descend by score and, among equals, rows ascend
 //
@@ -25,11 +25,6 @@
 // Rows whose canonical scores are computed, at most: a power of two.
 #ifndef SURVIVORS
 #define SURVIVORS 1024
-#endif
-
-// Rows of an answer, at most.
-#ifndef ANSWERS
-#define ANSWERS 64
 #endif
 
 #define NOT_WHOLE 0xFFFFFFFFul
@@ -99,7 +94,8 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __global float2 *cuts,                 // afterwards what is certain by now, twice: for the next list, where this one did not do
     __global ulong *answers,
     const float norm,                      // at least |q - m| of every probe
-    const uint k,                          // at most ANSWERS
+    const uint k,                          // at most answer_limit
+    const uint answer_limit,               // rows of an answer, at most
     const uint first_row)                  // the gallery's number of the first row here
 {
     __local uint keys[CAPACITY];
@@ -111,7 +107,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     const uint probe = get_group_id(0);
     const uint item = get_local_id(0);
     const uint count = counts[probe];
-    __global ulong *const answer = answers + (size_t)probe * (1 + ANSWERS);
+    __global ulong *const answer = answers + (size_t)probe * (1 + answer_limit);
     __global const uint2 *const of_probe = found + (size_t)probe * CAPACITY;
     if (item == 0) {
         survivor_count = 0;
@@ -215,12 +211,12 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
         answer[0] = 0;
     }
     for (uint i = item; i < alive && scores[i] >= least; i += RANK_ITEMS) {
-        if (i < ANSWERS) {
+        if (i < answer_limit) {
             answer[1 + i] = scores[i];
         }
         // The last of them says how many there are.
         if (i + 1 == alive || scores[i + 1] < least) {
-            answer[0] = i < ANSWERS ? i + 1 : NOT_WHOLE;
+            answer[0] = i < answer_limit ? i + 1 : NOT_WHOLE;
         }
     }
 }

@@ -71,7 +71,7 @@ impl ByteRows {
         reservation: Reservation,
     ) -> Result<Self, BackendError> {
         let stride = rows.matrix().stride();
-        let parameters = Parameters { arithmetic, stride, shape: Shape::new(1), answers: 1 };
+        let parameters = Parameters { arithmetic, stride, shape: Shape::new(1) };
         let kernel = programs.kernel(device, parameters.recipe(Role::QuantizeRows))?;
         let centre = centre(rows.matrix());
         let centre_on_device = device.allocate(stride, "the centre of rows")?;

@@ -145,8 +145,6 @@ pub(super) struct Parameters {
     /// Values of a row, padding included.
     pub(super) stride: usize,
     pub(super) shape: Shape,
-    /// Rows of an answer.
-    pub(super) answers: usize,
 }
 
 impl Parameters {
@@ -188,7 +186,7 @@ impl Parameters {
                 }
             }
             Role::BeginScan | Role::SetCuts | Role::Choose => {
-                let numbers = [("CAPACITY", CAPACITY), ("SURVIVORS", SURVIVORS), ("ANSWERS", self.answers)];
+                let numbers = [("CAPACITY", CAPACITY), ("SURVIVORS", SURVIVORS)];
                 parameters.extend(numbers.map(|(name, value)| (name, value as u32)));
                 if floats {
                     parameters.push(("FLOATS", 1));

@@ -39,9 +39,6 @@ pub(super) const MAX_K: usize = 512;
 /// Rows that equal the k-th may be as many for the answer to hold them.
 const TIES: usize = 16;
 
-/// Lengths of answers that kernels are compiled for: multiples of this.
-const ANSWER_STEP: usize = 32;
-
 /// Most probes of a launch: their lists take 32 MiB.
 const MAX_PROBES: usize = 1024;
 
@@ -80,18 +77,13 @@ pub(super) fn recipes(rows: &Matrix, top_k: usize, arithmetic: Arithmetic) -> Ve
     }
     let mut recipes = Vec::new();
     for shape in Shape::ALL {
-        let parameters = Parameters { arithmetic, stride: rows.stride(), shape, answers: answers(top_k) };
+        let parameters = Parameters { arithmetic, stride: rows.stride(), shape };
         recipes.extend(Role::ALL.map(|role| parameters.recipe(role)));
     }
     // Most do not depend on the shape.
     let mut seen = HashSet::new();
     recipes.retain(|recipe| seen.insert(recipe.clone()));
     recipes
-}
-
-/// How long an answer kernels are compiled for that hold the first `k`.
-fn answers(k: usize) -> usize {
-    (k + TIES).next_multiple_of(ANSWER_STEP)
 }
 
 /// Answers every probe of `job`, into `into`, which has begun; none wants more than [`MAX_K`] rows. `bytes` are there where
@@ -115,7 +107,7 @@ pub(super) fn screen(
         if let Some(bytes) = bytes {
             pass.norm = bytes.norm_above(job.probes, range.clone());
         }
-        let words = pass.parameters.answers + 1;
+        let words = pass.answers + 1;
         let mut parsed_ns = 0;
         for (place, chunk) in rows.chunks().iter().enumerate() {
             rows.on_device(&engine.device, chunk)?;
@@ -157,6 +149,8 @@ struct Pass<'a> {
     bytes: Option<&'a ByteRows>,
     question: Question,
     parameters: Parameters,
+    /// Rows of an answer, at most.
+    answers: usize,
     /// At least the norm of every probe less the centre; for floats, the bound on a score's error.
     norm: f32,
     launched: Vec<(Role, Event)>,
@@ -170,7 +164,7 @@ impl<'a> Pass<'a> {
         question: Question,
     ) -> Result<Self, BackendError> {
         let Question { arithmetic, probes, k } = question;
-        let answers = answers(k);
+        let answers = k + TIES;
         let shape = Shape::new(probes);
         let stride = rows.matrix().stride();
         let Engine { device, memory, .. } = engine;
@@ -183,9 +177,9 @@ impl<'a> Pass<'a> {
         let padded = probes.next_multiple_of(shape.probes());
         memory.probe_codes.size(device, padded * stride.next_multiple_of(STEP) / size_of::<u32>())?;
         memory.probe_numbers.size(device, padded * 4)?;
-        let parameters = Parameters { arithmetic, stride, shape, answers };
+        let parameters = Parameters { arithmetic, stride, shape };
         let norm = error_bound(stride) + CUT_ROUNDING;
-        Ok(Self { rows, bytes, question, parameters, norm, launched: Vec::new() })
+        Ok(Self { rows, bytes, question, parameters, answers, norm, launched: Vec::new() })
     }
 
     /// Readies the probes and forgets what was found before.
@@ -261,6 +255,7 @@ impl<'a> Pass<'a> {
             memory.answers.arg(),
             Arg::F32(self.norm),
             Arg::U32(self.question.k as u32),
+            Arg::U32(self.answers as u32),
             Arg::U32(chunk.start as u32),
         ];
         let range = rank_range(self.question.probes);

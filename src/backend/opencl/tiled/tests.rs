@@ -79,13 +79,14 @@ fn answers_are_exact_at_many_sizes() {
     for scan in SCANS {
         let mut backend = open(scan, 0);
         // Rows, probes, dim, k.
+        // Probes of one shape and few dims: PoCL takes seconds to compile for each.
         let sizes = [
             (1, 40, 128, 1),
-            (7, 93, 1, 32),
-            (144, 32, 93, 144),
-            (4096, 41, 144, 31),
-            (4099, 257, 17, 100),
-            (9001, 33, 128, 7),
+            (7, 61, 1, 32),
+            (144, 33, 93, 144),
+            (4096, 41, 128, 31),
+            (4099, 64, 7, 100),
+            (9001, 33, 93, 7),
             (12_007, 48, 7, 512),
         ];
         for (rows, probes, dim, k) in sizes {
@@ -102,9 +103,9 @@ fn answers_are_exact_at_many_sizes() {
 fn few_probes_are_answered_in_every_shape() {
     let skip = RowSet::default();
     let mut backend = open(OpenClScan::Bytes, 0);
-    let rows = Arc::new(rows_around(5003, 40, 3));
+    let rows = Arc::new(rows_around(5003, 24, 3));
     for count in [1, 8, 9, 17, 33, 65, 129] {
-        let probes = rows_around(count, 40, 4);
+        let probes = rows_around(count, 24, 4);
         let asks = vec![Ask { k: 12, skip: &skip }; count];
         check(&rows, &probes, &asks, &mut backend, &format!("{count} probes"));
     }
@@ -113,14 +114,13 @@ fn few_probes_are_answered_in_every_shape() {
 #[test]
 fn large_dimensions_do_not_stay_in_registers() {
     let skip = RowSet::default();
-    for scan in SCANS {
-        let mut backend = open(scan, 0);
-        for dim in [256, 300, 512] {
-            let rows = Arc::new(rows_around(4500, dim, 5));
-            let probes = rows_around(70, dim, 6);
-            let asks = vec![Ask { k: 9, skip: &skip }; probes.rows()];
-            check(&rows, &probes, &asks, &mut backend, &format!("{scan:?}, dim {dim}"));
-        }
+    let mut backend = open(OpenClScan::Bytes, 0);
+    // The first has sums that a float's bits hold, the second has not.
+    for dim in [256, 300] {
+        let rows = Arc::new(rows_around(4500, dim, 5));
+        let probes = rows_around(40, dim, 6);
+        let asks = vec![Ask { k: 9, skip: &skip }; probes.rows()];
+        check(&rows, &probes, &asks, &mut backend, &format!("dim {dim}"));
     }
 }
 
@@ -154,8 +154,8 @@ fn chunks_are_answered_one_by_one_and_together() {
     for scan in SCANS {
         for chunk_rows in [1, 93, 5000] {
             let mut backend = open(scan, chunk_rows);
-            let rows = Arc::new(rows_around(if chunk_rows == 1 { 37 } else { 9973 }, 20, 9));
-            let probes = rows_around(35, 20, 10);
+            let rows = Arc::new(rows_around(if chunk_rows == 1 { 37 } else { 9973 }, 24, 9));
+            let probes = rows_around(35, 24, 10);
             let asks = vec![Ask { k: 8, skip: &skip }; 35];
             let mut loaded = backend.load(&rows).unwrap();
             let mut screened = Screened::default();
