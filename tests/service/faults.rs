@@ -48,7 +48,10 @@ async fn truth() -> SearchResponse {
     answer
 }
 
-const BROKEN: (&str, &str, &str) = ("dot.cl", "return (sum.x", "return no_such_name + (sum.x");
+/// Where a row's score goes into the lists.
+const SCORE: &str = "const float score = PART(found, p);";
+
+const BROKEN: (&str, &str, &str) = ("lanes.cl", SCORE, "const float score = no_such_name + PART(found, p);");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cpu_answers_where_a_kernel_does_not_compile() {
@@ -93,8 +96,9 @@ fn where_nothing_may_answer_instead_it_does_not_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_computes_wrongly_is_found_out_and_the_answer_is_right() {
     let truth = truth().await;
-    for wrong in ["return 1.001f * (sum.x", "return 0.5f - (sum.x"] {
-        let kernels = kernels("dot.cl", "return (sum.x", wrong);
+    for wrong in ["1.001f *", "0.5f -"] {
+        let spoilt = SCORE.replace("= ", &format!("= {wrong} "));
+        let kernels = kernels("lanes.cl", SCORE, &spoilt);
         let (data, flags) = (data_folder(&sample_faces()), flags(&kernels, "cpu"));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let server = Server::start(data.path(), &flags).await;

@@ -28,7 +28,7 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("recognition.top_k", 1, 1_000_000, "1 to 1000000"),
         ("backend.batch_probes", 1, 65_536, "1 to 65536"),
         ("backend.cpu.threads", 0, 1024, "1 to 1024, or 0"),
-        ("backend.opencl.chunk_rows", 0, 100_000_000, "0 to 100000000"),
+        ("backend.opencl.chunk_rows", 0, 100_000_000, "1 to 100000000, or 0"),
         ("backend.opencl.memory_limit_mib", 1, 1_048_576, "1 to 1048576"),
     ] {
         for value in [low, high] {
