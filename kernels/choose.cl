@@ -17,7 +17,7 @@
 #define DIM 128
 #endif
 
-// Rows that the lists of bytes.cl hold.
+// Rows that the lists of found.cl hold.
 #ifndef CAPACITY
 #define CAPACITY 4096
 #endif

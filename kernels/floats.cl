@@ -3,8 +3,8 @@
 //
 //   rows     float[row_count][DIM], probes float[probe_count][DIM]: row-major, as on the host
 //
-//   a group of 16 x 16 work-items scores 128 rows x 128 probes, DEPTH components at a time, which it lays into local memory
-//   component by component; each work-item holds 8 x 8 sums:
+//   a group of ACROSS x DOWN work-items scores 8 DOWN rows x 8 ACROSS probes, DEPTH components at a time, which it lays into local
+//   memory component by component; each work-item holds 8 x 8 sums (here of 16 x 16):
 //
 //                   probes  4x .. 4x + 3      64 + 4x .. 67 + 4x
 //      rows  4y ..  4y + 3  [ 4 x 4 sums ]    [ 4 x 4 sums ]           (x, y: the work-item's place in its group)

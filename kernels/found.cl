@@ -8,8 +8,8 @@
 #define CAPACITY 4096
 #endif
 
-// Rows that a group holds in local memory before it puts them on the lists: an atomic operation there takes a tenth of the time of one
-// in global memory, and those are then done by all work-items at once.
+// Rows that a group holds in local memory before it puts them on the lists: a work-item that finds one waits for a place there, which is
+// near, and the places in global memory are taken by all work-items at once later.
 #ifndef STAGED
 #define STAGED 1024
 #endif
