@@ -309,3 +309,41 @@ pub(super) fn probe_range(probes: usize) -> Range {
 pub(super) fn plain_range(items: usize) -> Range {
     Range { global: [items.next_multiple_of(PLAIN_ITEMS), 1, 1], local: [PLAIN_ITEMS, 1, 1] }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_lies_within_the_rows_and_its_best_scores_fit() {
+        for arithmetic in [Arithmetic::StandIn, Arithmetic::Floats] {
+            for rows in [1, CAPACITY, CAPACITY + 1, 9001, 350_000, 40_000_000] {
+                for (probes, k, units) in [(1, 1, 1), (16, 32, 132), (256, 32, 132), (1024, 512, 4)] {
+                    let shape = Shape::new(probes);
+                    let Some(sample) = (Work { arithmetic, shape, rows, probes, units }).sample(k) else {
+                        assert!(rows <= CAPACITY, "{rows} rows");
+                        continue;
+                    };
+                    let what = format!("{arithmetic:?}, {rows} rows, {probes} probes, k {k}: {sample:?}");
+                    assert!(rows > CAPACITY && sample.maxima <= CAPACITY && sample.guess <= k, "{what}");
+                    assert!(sample.maxima >= 4 * k || sample.maxima > CAPACITY / 2, "{what}");
+                    let (unit_rows, unit_maxima) = match arithmetic {
+                        Arithmetic::Floats => (SIDE, ACROSS),
+                        Arithmetic::Matrix | Arithmetic::StandIn => (shape.panels * PANEL, 8),
+                    };
+                    // The last set begins within the rows, unless all sets are taken.
+                    let sets = sample.maxima / unit_maxima * sample.rounds;
+                    assert!(sample.stride == 1 || (sets - 1) * sample.stride * unit_rows < rows, "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_guess_is_never_more_than_what_is_certain() {
+        // 32 of 350 000, a twelfth sampled: three of them on average.
+        assert_eq!(guess(32, 29_000, 350_000), 3 + 5 + 6);
+        assert_eq!(guess(5, 1000, 350_000), 5);
+        assert_eq!(guess(32, 350_000, 350_000), 32);
+    }
+}

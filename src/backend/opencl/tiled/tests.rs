@@ -6,9 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::kernels;
+use super::{NOT_WHOLE, kernels, take};
 use crate::backend::opencl::OpenClBackend;
-use crate::backend::{Ask, Backend, Candidate, Coverage, RowSet, ScreenJob, Screened};
+use crate::backend::{Ask, Backend, Candidate, Candidates, Coverage, RowSet, ScreenJob, Screened};
 use crate::config::{self, CacheDir, DeviceChoice, OpenClScan, OpenClSettings, Sources};
 use crate::domain::{Matrix, canonical_score};
 
@@ -189,5 +189,38 @@ fn rows_all_alike_are_left_to_the_other_scan() {
             screened.probes.iter().all(|found| matches!(found.coverage, Coverage::AtMost(_))),
             "{scan:?}"
         );
+    }
+}
+
+/// A score that is not negative and a row, as the device writes them.
+fn entry(score: f32, row: u32) -> u64 {
+    u64::from(score.to_bits() | 0x8000_0000) << 32 | u64::from(!row)
+}
+
+#[test]
+fn what_a_device_gets_wrong_is_not_believed() {
+    let skip = RowSet::from_ranges(vec![(7, 8)]);
+    let sound = [2, entry(0.9, 3), entry(0.5, 4), 0];
+    let mut found = Candidates::default();
+    assert_eq!(take(&sound, &skip, &(0..10), &mut found), 0);
+    let rows = vec![Candidate { row: 3, raw: 0.9 }, Candidate { row: 4, raw: 0.5 }];
+    assert_eq!((&found.rows, found.coverage), (&rows, Coverage::Exact));
+    // What one chunk could not prove, the next one does not make good.
+    assert_eq!(take(&[NOT_WHOLE, 0], &skip, &(10..20), &mut found), 0);
+    assert_eq!(take(&[1, entry(0.4, 12)], &skip, &(10..20), &mut found), 0);
+    assert_eq!((found.rows.len(), found.coverage), (3, Coverage::Unknown));
+
+    let faults: [(&str, &[u64], u64); 6] = [
+        ("more than there is room for", &[4, entry(0.9, 3), entry(0.5, 4), 0], 0),
+        ("a row that does not exist", &[2, entry(0.9, 3), entry(0.5, 10)], 1),
+        ("a skipped row", &[2, entry(0.9, 7), entry(0.5, 4)], 0),
+        ("a row twice", &[2, entry(0.9, 3), entry(0.9, 3)], 0),
+        ("out of order", &[2, entry(0.5, 4), entry(0.9, 3)], 0),
+        ("not a number", &[1, entry(f32::NAN, 3)], 0),
+    ];
+    for (fault, answer, invalid) in faults {
+        let mut found = Candidates::default();
+        assert_eq!(take(answer, &skip, &(0..10), &mut found), invalid, "{fault}");
+        assert_eq!((found.rows.len(), found.coverage), (0, Coverage::Unknown), "{fault}");
     }
 }
