@@ -12,8 +12,8 @@
 //              probes      | warp 0   | warp 1   | ...          PROBE_WARPS * TILES * 8 a group; dimension 1 of the range counts groups of
 //              rows        | warp PW  | warp PW+1| ...          probes, dimension 0 shares out the panels
 //
-//   With v = s t <r, p> + <x - m, m>, |q - m| |e| at most e = norm * |e|, and the probe's D: the real score lies within e + D of
-//   v + <q, m>. The term <q, m> is the same for all rows of a probe, and left out everywhere.
+//   With v = s t <r, p> + <x - m, m>, |q - m| |e| at most e = norm * |e| (norm: the largest |q - m| of a group's probes), and the probe's
+//   D: the real score lies within e + D of v + <q, m>. The term <q, m> is the same for all rows of a probe, and left out everywhere.
 //
 // On NVIDIA's matrix units (PTX defined) a product is mma.sync; elsewhere a stand-in computes the same through local memory, so that
 // everything around it can be tested on any device. It is not meant to be fast.
@@ -66,6 +66,17 @@
 #else
 #define UNROLL _Pragma("nounroll")
 #endif
+
+// The largest |q - m| of a group's probes, and a little more: read by every work-item, which costs less than to tell each other.
+float largest_norm(__global const float4 *const probe_numbers)
+{
+    const uint first = get_group_id(1) * GROUP_PROBES;
+    float largest = 0.0f;
+    for (uint i = 0; i < GROUP_PROBES; ++i) {
+        largest = fmax(largest, probe_numbers[first + i].z);
+    }
+    return largest;
+}
 
 // Where a warp stands: which of its group, and where in it.
 typedef struct {
@@ -214,7 +225,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_by
     __global const uint *skip_offsets,
     __global const uint2 *skip_ranges,
     __global float *maxima,
-    const float norm,            // at least |q - m| of every probe
     const uint panel_count,
     const uint probe_count,
     const uint first_row,        // the gallery's number of the first row here
@@ -223,6 +233,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_by
 {
     __local uint shared[GROUP_ITEMS * 6];
     const place_t place = place_of(shared);
+    const float norm = largest_norm(probe_numbers);
     HOLD_PROBES(held)
     const uint warps = get_num_groups(0) * ROW_WARPS;
     const uint warp = get_group_id(0) * ROW_WARPS + place.row_warp;
@@ -292,7 +303,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
     __global const uint2 *skip_ranges,
     __global uint *counts,
     __global uint2 *found,
-    const float norm,            // at least |q - m| of every probe
     const uint panel_count,
     const uint probe_count,
     const uint first_row)        // the gallery's number of the first row here
@@ -301,6 +311,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void collect_b
     __local staged_t staged;
     const lists_t lists = { skip_offsets, skip_ranges, counts, found, first_row };
     const place_t place = place_of(shared);
+    const float norm = largest_norm(probe_numbers);
     begin_notes(&staged);
     HOLD_PROBES(held)
     const uint warps = get_num_groups(0) * ROW_WARPS;

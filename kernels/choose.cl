@@ -30,12 +30,12 @@
 #define NOT_WHOLE 0xFFFFFFFFul
 
 // How far the score of a row may be off: by its own part, which grows with the probe's norm, and by D of the probe; for scores of
-// rows in f32 (FLOATS) by the same for all, which is then given in place of the norm.
+// rows in f32 (FLOATS) by the same `bound` for all.
 #ifdef FLOATS
-#define ERROR_OF_ROW(row) norm
+#define ERROR_OF_ROW(row, probe) bound
 #define ERROR_OF_PROBE(probe) 0.0f
 #else
-#define ERROR_OF_ROW(row) (numbers[row].z * norm)
+#define ERROR_OF_ROW(row, probe) (numbers[row].z * probe_numbers[probe].z)
 #define ERROR_OF_PROBE(probe) (probe_numbers[probe].y)
 #endif
 
@@ -93,7 +93,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __global const uint2 *found,
     __global float2 *cuts,                 // afterwards what is certain by now, twice: for the next list, where this one did not do
     __global ulong *answers,
-    const float norm,                      // at least |q - m| of every probe
+    const float bound,                     // of scores of rows in f32
     const uint k,                          // at most answer_limit
     const uint answer_limit,               // rows of an answer, at most
     const uint first_row)                  // the gallery's number of the first row here
@@ -121,7 +121,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     const uint held = min(count, (uint)CAPACITY);
     for (uint i = item; i < held; i += RANK_ITEMS) {
         const uint2 entry = of_probe[i];
-        keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x));
+        keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x, probe));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const float2 cut_before = cuts[probe];
@@ -142,7 +142,7 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     }
     for (uint i = item; i < count; i += RANK_ITEMS) {
         const uint2 entry = of_probe[i];
-        if (as_float(entry.y) + ERROR_OF_ROW(entry.x) >= cut) {
+        if (as_float(entry.y) + ERROR_OF_ROW(entry.x, probe) >= cut) {
             const uint slot = atomic_inc(&survivor_count);
             if (slot < SURVIVORS) {
                 survivors[slot] = entry.x;

@@ -17,8 +17,8 @@
 //              4g + t    probe g, comp. 4t .. +3     probe g, comp. 16 + 4t .. +3
 //
 //   numbers  float4[row], with padding up to whole panels: { s, <x - m, m>, at least |e|, 0 }; of padding { 0, NaN, 0, 0 }
-//   probe_numbers   float4[probe], with padding up to whole tiles: { t, D, 0, 0 }; D bounds what a score may be off beside the row's
-//            part |q - m| |e|: D = |d| reach + slack, where q - m = t p + d; of padding { 0, 0, 0, 0 }
+//   probe_numbers   float4[probe], with padding up to whole tiles: { t, D, at least |q - m|, 0 }; D bounds what a score may be off beside
+//            the row's part |q - m| |e|: D = |d| reach + slack, where q - m = t p + d; of padding { 0, 0, 0, 0 }
 //   reach    at least every row's |s r|, as bits of a float that is not negative: those order as integers do
 //
 // What rounding may do is added to |e| and |d|: with u = 2^-23 (twice the unit roundoff, for devices that round toward zero), a
@@ -180,7 +180,7 @@ __kernel __attribute__((reqd_work_group_size(PROBE_ITEMS, 1, 1))) void quantize_
     error = sum_of(values, item, error);
     if (item == 0) {
         const float off = error_above(error, whole) * as_float(*reach) * (1.0f + 4.0f * ROUNDING) + slack;
-        numbers[probe] = there ? (float4)(scale, off, 0.0f, 0.0f) : (float4)(0.0f);
+        numbers[probe] = there ? (float4)(scale, off, norm_above(whole), 0.0f) : (float4)(0.0f);
         if (there) {
             counts[probe] = 0;
             cuts[probe] = (float2)(-INFINITY, -INFINITY);

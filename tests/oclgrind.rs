@@ -197,7 +197,7 @@ fn scan_with(kernel_dir: Option<&Path>, variant: Option<&str>) {
 /// Writes what `lookalike tune` would, had it found `variant` fastest, and sees that it is taken.
 fn tune(settings: &OpenClSettings, folder: &Path, variant: &str) {
     let survey = opencl::devices(settings);
-    let device = &survey.devices[survey.chosen.clone().unwrap()];
+    let device = survey.taken().unwrap()[0];
     let plain = |text: &str| text.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '.'), "-");
     let [platform, name, driver] = [&device.platform, &device.name, &device.driver];
     let text = format!(

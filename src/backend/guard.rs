@@ -25,8 +25,9 @@ const LOADING: u32 = 10;
 /// How long an answer is watched for before this thread sleeps until it comes.
 const ANSWER_SPIN: Duration = Duration::from_micros(500);
 
-/// How long the device's thread watches for the next job before it sleeps.
-const JOB_SPIN: Duration = Duration::from_micros(50);
+/// How long the device's thread watches for the next job before it sleeps: as long as answers take to be verified and the next batch to
+/// be formed.
+const JOB_SPIN: Duration = Duration::from_micros(300);
 
 /// Most numbers of rows whose class is remembered.
 const MAX_CLASSES: usize = 4096;
@@ -115,8 +116,20 @@ impl Guarded {
 
     /// As [`Backend::load`], in a type that may go to another thread.
     pub fn load_rows(&mut self, rows: &Arc<Matrix>) -> Result<GuardedRows, BackendError> {
+        let place = self.begin_load(rows);
+        self.finish_load(place)
+    }
+
+    /// Begins to load rows, at the place that is answered; [`Self::finish_load`] must come before anything else is asked.
+    pub(super) fn begin_load(&mut self, rows: &Arc<Matrix>) -> u64 {
         let place = self.link.next_place();
-        match self.link.ask(Job::Load { place, rows: Arc::clone(rows) }, LOADING)? {
+        self.link.tell(Job::Load { place, rows: Arc::clone(rows) });
+        place
+    }
+
+    /// Waits for the rows that are being loaded.
+    pub(super) fn finish_load(&mut self, place: u64) -> Result<GuardedRows, BackendError> {
+        match self.link.answer(LOADING)? {
             Answer::Loaded(loaded) => Ok(GuardedRows {
                 link: Arc::clone(&self.link),
                 place,
@@ -139,12 +152,18 @@ impl Backend for Guarded {
     }
 }
 
-impl Loaded for GuardedRows {
-    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
+impl GuardedRows {
+    /// Begins a scan, in the memory of `into`, of which nothing is left; [`Self::finish`] must come before anything else is asked.
+    pub(super) fn begin(&mut self, job: &ScreenJob<'_>, into: &mut Screened) {
         let mut batch = self.batch.take().unwrap_or_default();
         batch.fill(job);
         std::mem::swap(&mut batch.screened, into);
-        match self.link.ask(Job::Screen { place: self.place, batch }, 1)? {
+        self.link.tell(Job::Screen { place: self.place, batch });
+    }
+
+    /// Waits for the scan that was begun.
+    pub(super) fn finish(&mut self, into: &mut Screened) -> Result<(), BackendError> {
+        match self.link.answer(1)? {
             Answer::Screened { result, mut batch, device_bytes } => {
                 std::mem::swap(&mut batch.screened, into);
                 self.batch = Some(batch);
@@ -153,6 +172,13 @@ impl Loaded for GuardedRows {
             }
             Answer::Opened(_) | Answer::Loaded(_) | Answer::Class(_) => Err(self.link.out_of_order()),
         }
+    }
+}
+
+impl Loaded for GuardedRows {
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
+        self.begin(job, into);
+        self.finish(into)
     }
 
     fn k_class(&self, k: usize) -> usize {
@@ -212,7 +238,7 @@ impl Link {
         }
         let device = || self.device.clone();
         let limit = self.limit.saturating_mul(times);
-        if let Some(answer) = soon(&ends.answers, ANSWER_SPIN) {
+        if let Some(answer) = soon(ANSWER_SPIN, || ends.answers.try_recv().ok()) {
             return Ok(answer);
         }
         let lost = match ends.answers.recv_timeout(limit) {
@@ -283,10 +309,10 @@ impl Batch {
 }
 
 /// What comes within a short time, watched for without a pause: being woken takes as long as a scan of a fast device.
-fn soon<T>(from: &Receiver<T>, spin: Duration) -> Option<T> {
+pub(crate) fn soon<T>(spin: Duration, mut come: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     while started.elapsed() < spin {
-        if let Ok(one) = from.try_recv() {
+        if let Some(one) = come() {
             return Some(one);
         }
         std::hint::spin_loop();
@@ -310,7 +336,7 @@ fn serve<B: Backend>(
     // Dropped before the backend, in whose memory it may lie.
     let mut held: HashMap<u64, Box<dyn Loaded>> = HashMap::new();
     let _ = answers.send(Answer::Opened(Ok(backend.description().clone())));
-    while let Some(job) = soon(jobs, JOB_SPIN).or_else(|| jobs.recv().ok()) {
+    while let Some(job) = soon(JOB_SPIN, || jobs.try_recv().ok()).or_else(|| jobs.recv().ok()) {
         let answer = match job {
             Job::Load { place, rows } => Answer::Loaded(backend.load(&rows).map(|rows| {
                 let bytes = rows.device_bytes();

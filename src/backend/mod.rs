@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod guard;
+pub mod joined;
 pub mod opencl;
 pub mod reference;
 

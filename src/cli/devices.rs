@@ -26,7 +26,7 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
             output.json(&json!({
                 "platforms": platforms,
                 "devices": devices,
-                "chosen": survey.chosen.as_ref().ok(),
+                "chosen": survey.chosen.as_deref().unwrap_or_default(),
                 "conclusion": conclusion(&survey),
             }))
         }
@@ -38,8 +38,8 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
                 }
             }
             output.line(conclusion(&survey))?;
-            if let Ok(chosen) = survey.chosen {
-                let DeviceKernels { few, many, tuned } = opencl::kernels(&settings, &survey.devices[chosen]);
+            for taken in survey.taken().unwrap_or_default() {
+                let DeviceKernels { few, many, tuned } = opencl::kernels(&settings, taken);
                 let how = if tuned { "measured there" } else { "by its kind; `lookalike tune` measures" };
                 output.line(format!("kernels ({how}): few probes: {few}; more: {many}"))?;
             }
@@ -48,12 +48,15 @@ pub(super) fn run(settings: &SettingsArgs, args: DevicesArgs, output: &mut Outpu
     }
 }
 
-/// Which device is taken, or why none is.
+/// Which devices are taken, or why none is.
 fn conclusion(survey: &DeviceSurvey) -> String {
-    match &survey.chosen {
-        Ok(chosen) => {
-            let device = &survey.devices[*chosen];
-            format!("{}:{} {} is taken", device.platform_index, device.device_index, device.name)
+    match survey.taken() {
+        Ok(taken) => {
+            let name = |device: &&DeviceRecord| {
+                format!("{}:{} {}", device.platform_index, device.device_index, device.name)
+            };
+            let names: Vec<String> = taken.iter().map(name).collect();
+            format!("{} {} taken", names.join(", "), if taken.len() == 1 { "is" } else { "are" })
         }
         Err(absence) => format!("no device is taken: {}", absence.text),
     }

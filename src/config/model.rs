@@ -183,6 +183,8 @@ pub struct OpenClSettings {
     pub allow_cpu_devices: bool,
     /// Most rows of one buffer; 0: as many as the device allows where they stay there, else 50 000.
     pub chunk_rows: usize,
+    /// Whether a device that has the host's memory scans rows where they are.
+    pub zero_copy: bool,
     /// Most bytes of device memory for rows; `None`: three quarters of the device's.
     pub memory_limit_bytes: Option<u64>,
     /// How it scans.
@@ -240,6 +242,8 @@ pub enum OpenClScan {
 pub enum DeviceChoice {
     /// The first GPU.
     Auto,
+    /// Every GPU, each for a share of the rows.
+    All,
     /// The first whose name or platform's name contains this, in any case.
     Named(String),
     /// By place: the platform in the loader's list, the device in the platform's.

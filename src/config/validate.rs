@@ -160,10 +160,11 @@ fn backend(reader: &mut Reader<'_>) -> Option<BackendSettings> {
 
 fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
     let expected =
-        "auto, part of a device's name (in quotes if it reads as a number), or numbers such as 0:1";
+        "auto, all, part of a device's name (in quotes if it reads as a number), or numbers such as 0:1";
     let device = reader.parsed("backend.opencl.device", expected, |text| Some(device(text)));
     let allow_cpu_devices = reader.flag("backend.opencl.allow_cpu_devices");
     let chunk_rows = reader.size("backend.opencl.chunk_rows", 0..=100_000_000);
+    let zero_copy = reader.flag("backend.opencl.zero_copy");
     let limit = "backend.opencl.memory_limit_mib";
     let memory_limit_mib =
         if reader.is_null(limit) { Some(None) } else { reader.integer(limit, 1..=1_048_576).map(Some) };
@@ -197,6 +198,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         device: device?,
         allow_cpu_devices: allow_cpu_devices?,
         chunk_rows: chunk_rows?,
+        zero_copy: zero_copy?,
         memory_limit_bytes: memory_limit_mib?.map(|mib| mib * BYTES_PER_MIB),
         scan: scan?,
         kernel_dir: kernel_dir?,
@@ -240,6 +242,7 @@ fn device(text: &str) -> DeviceChoice {
     match numbers {
         Some((platform, device)) => DeviceChoice::Numbered { platform, device },
         None if text == "auto" => DeviceChoice::Auto,
+        None if text == "all" => DeviceChoice::All,
         None => DeviceChoice::Named(text.to_owned()),
     }
 }

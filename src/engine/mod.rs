@@ -2,7 +2,8 @@
 //!
 //! A scan goes through a bounded queue to the thread that owns the backend ([`worker`]). There it is scanned together with the others
 //! that wait for the same generation, in slices where it is large ([`batch`]); each batch is screened ([`pass`]), verified and
-//! certified ([`verify`]), and where that fails scanned at full precision ([`full`]). Where a backend fails the CPU answers or the
+//! certified ([`verify`]), and where that fails scanned at full precision ([`full`]). Where `auto` finds a device, each batch goes to
+//! it or to the CPU, by what was measured ([`crossover`]). Where a backend fails the CPU answers or the
 //! scan fails, as configured ([`plan`], [`residents`]). Callers hold an [`Engine`] and wait for an answer; a caller that has gone is
 //! noticed before each batch.
 //!
@@ -10,6 +11,7 @@
 //! the batch; a full queue sheds; nothing waits for company.
 
 mod batch;
+mod crossover;
 mod full;
 mod outage;
 mod pass;
@@ -20,14 +22,16 @@ mod scan;
 mod verify;
 mod worker;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use crossover::{BatchTiming, Crossover};
 pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
 
@@ -82,6 +86,25 @@ struct State {
     waiting: AtomicUsize,
     /// Whether the backend in use can answer.
     up: AtomicBool,
+    /// What was measured of each gallery, by name.
+    crossovers: Mutex<HashMap<String, Arc<Crossover>>>,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { waiting: AtomicUsize::new(0), up: AtomicBool::new(true), crossovers: Mutex::default() }
+    }
+
+    fn crossover(&self, gallery: &str) -> Option<Arc<Crossover>> {
+        self.crossovers.lock().unwrap_or_else(PoisonError::into_inner).get(gallery).cloned()
+    }
+
+    fn measured(&self, gallery: &str, crossover: Crossover) -> Arc<Crossover> {
+        let crossover = Arc::new(crossover);
+        let mut all = self.crossovers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(gallery.to_owned(), Arc::clone(&crossover));
+        crossover
+    }
 }
 
 enum Command {
@@ -94,7 +117,7 @@ impl Engine {
     pub fn start(settings: &BackendSettings, queue: usize) -> Result<Self, EngineError> {
         // What is in there waits, and no more may wait; beside a generation to load.
         let (commands, receiver) = mpsc::channel(queue + 1);
-        let state = Arc::new(State { waiting: AtomicUsize::new(0), up: AtomicBool::new(true) });
+        let state = Arc::new(State::new());
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
         let (runs, running) = watch::channel(());
@@ -126,6 +149,11 @@ impl Engine {
     /// Whether the backend in use can answer; where it cannot, another may, as configured.
     pub fn is_up(&self) -> bool {
         self.state.up.load(Ordering::Relaxed)
+    }
+
+    /// Which backend scans which batches of a gallery, and why; `None` where there is nothing to choose.
+    pub fn crossover(&self, gallery: &str) -> Option<Arc<Crossover>> {
+        self.state.crossover(gallery)
     }
 
     /// Done when the engine answers nothing any more: dropped, or ended by a fault of its own.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::plan::Reopen;
 use crate::backend::BackendError;
-use crate::backend::guard::{Guarded, GuardedRows};
+use crate::backend::joined::{Joined, JoinedRows};
 use crate::gallery::Snapshot;
 
 /// Why a device is out of service, and what is done about it.
@@ -19,8 +19,8 @@ pub(super) struct Outage {
 
 /// A device that is back, with what it holds.
 pub(super) struct Recovered {
-    pub(super) backend: Guarded,
-    pub(super) loaded: Vec<(Arc<Snapshot>, GuardedRows)>,
+    pub(super) backend: Joined,
+    pub(super) loaded: Vec<(Arc<Snapshot>, JoinedRows)>,
 }
 
 impl Outage {

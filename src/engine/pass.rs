@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::batch::{Slice, Turn};
 use super::full;
-use super::residents::Resident;
+use super::residents::Scanner;
 use super::verify::{self, Question, Verdict};
 use super::worker::Group;
 use super::{EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest};
@@ -60,10 +60,10 @@ impl Pending {
         }
     }
 
-    fn answer(&mut self, resident: &Resident) {
+    fn answer(&mut self, scanner: &Scanner<'_>) {
         let Some(reply) = self.reply.take() else { return };
         let mut report = self.report.clone();
-        (report.backend, report.fallback) = (resident.backend, resident.fallback.clone());
+        (report.backend, report.fallback) = (scanner.backend, scanner.fallback.cloned());
         report.queue_ns = since(self.queued).saturating_sub(report.scan_ns + report.verify_ns);
         let _ = reply.send(Ok(ScanAnswer { probes: std::mem::take(&mut self.answers), report }));
     }
@@ -147,14 +147,14 @@ impl Pass {
         &mut self,
         turn: &mut Turn<'_, Group, Pending>,
         slices: &[Slice],
-        resident: &mut Resident,
+        scanner: &mut Scanner<'_>,
     ) -> Result<(), BackendError> {
         for attempt in 0..ATTEMPTS {
             if self.open.is_empty() {
                 return Ok(());
             }
             let started = Instant::now();
-            self.screen(turn, slices, (resident, attempt))?;
+            self.screen(turn, slices, (scanner, attempt))?;
             let screened = Instant::now();
             self.verify(turn, slices);
             let cost = Cost {
@@ -166,7 +166,7 @@ impl Pass {
             self.wrong.1 += cost.invalid_indices;
             self.charge(turn, slices, cost);
             self.settle_certified(turn, slices);
-            self.reply(turn, slices, resident);
+            self.reply(turn, slices, scanner);
         }
         self.open.retain(|member| {
             let gone = turn.item(&slices[member.slice]).is_gone();
@@ -178,7 +178,7 @@ impl Pass {
             self.scan_fully(turn, slices);
             self.charge(turn, slices, Cost { verify_ns: since(started), ..Cost::default() });
             self.open.drain(..).for_each(|member| self.open_of[member.slice] -= 1);
-            self.reply(turn, slices, resident);
+            self.reply(turn, slices, scanner);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Pass {
         &mut self,
         turn: &Turn<'_, Group, Pending>,
         slices: &[Slice],
-        (resident, attempt): (&mut Resident, u32),
+        (scanner, attempt): (&mut Scanner<'_>, u32),
     ) -> Result<(), BackendError> {
         self.probes.reset(turn.key().snapshot.matrix().dim());
         let mut asks = recycled(std::mem::take(&mut self.asks));
@@ -197,7 +197,7 @@ impl Pass {
             asks.push(Ask { k: question.k, skip: question.skip });
         }
         let job = ScreenJob { probes: &self.probes, asks: &asks, attempt };
-        let result = resident.rows.screen(&job, &mut self.screened);
+        let result = scanner.rows.screen(&job, &mut self.screened);
         self.asks = recycled(asks);
         result
     }
@@ -266,10 +266,10 @@ impl Pass {
     }
 
     /// Answers the requests whose last probe has its answer.
-    fn reply(&self, turn: &mut Turn<'_, Group, Pending>, slices: &[Slice], resident: &Resident) {
+    fn reply(&self, turn: &mut Turn<'_, Group, Pending>, slices: &[Slice], scanner: &Scanner<'_>) {
         for (slice, _) in slices.iter().zip(&self.open_of).filter(|(_, open)| **open == 0) {
             if turn.is_last(slice) {
-                turn.item_mut(slice).answer(resident);
+                turn.item_mut(slice).answer(scanner);
             }
         }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::backend::cpu::CpuBackend;
 use crate::backend::guard::Guarded;
-use crate::backend::opencl::{self, DeviceSurvey, FaultKind, NoDeviceReason, OpenClBackend};
+use crate::backend::joined::Joined;
+use crate::backend::opencl::{self, DeviceSurvey, FaultKind, NoDeviceReason, OpenClBackend, Share};
 use crate::backend::reference::ReferenceBackend;
 use crate::backend::{Backend, BackendError, Description};
 use crate::config::{BackendKind, BackendSettings, Fallback, OpenClSettings};
@@ -42,13 +43,15 @@ impl BackendChoice {
 }
 
 /// Opens a backend anew that failed: tries its device first, on the caller's thread.
-pub(super) type Reopen = Arc<dyn Fn() -> Result<Guarded, BackendError> + Send + Sync>;
+pub(super) type Reopen = Arc<dyn Fn() -> Result<Joined, BackendError> + Send + Sync>;
 
 /// An opened backend and the account of its choice.
 pub(super) struct Plan {
     pub(super) primary: Box<dyn Backend>,
     /// `None` for a backend that cannot fail.
     pub(super) reopen: Option<Reopen>,
+    /// Whether the CPU scans the batches for which it is faster.
+    pub(super) measured: bool,
     pub(super) choice: BackendChoice,
 }
 
@@ -79,7 +82,7 @@ fn configured(primary: Box<dyn Backend>) -> Plan {
         sentence,
         fallback: None,
     };
-    Plan { primary, reopen: None, choice }
+    Plan { primary, reopen: None, measured: false, choice }
 }
 
 fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Plan, BackendError> {
@@ -92,14 +95,18 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
                 Wish::Configured => (ChoiceReason::Configured, "backend.kind is opencl".to_owned()),
                 Wish::Preferred => (
                     ChoiceReason::GpuFound,
-                    format!("backend.kind is auto and {} is usable", description.device),
+                    format!(
+                        "backend.kind is auto and {} is usable; each gallery says which batches it scans",
+                        description.device
+                    ),
                 ),
             };
             let backends = vec![description, cpu_description];
             let choice = BackendChoice { backends, survey: Some(survey), reason, sentence, fallback: None };
             let opencl = settings.opencl.clone();
             let reopen: Reopen = Arc::new(move || open_surveyed(&opencl, &opencl::tried_devices(&opencl)));
-            return Ok(Plan { primary: Box::new(primary), reopen: Some(reopen), choice });
+            let measured = wish == Wish::Preferred;
+            return Ok(Plan { primary: Box::new(primary), reopen: Some(reopen), measured, choice });
         }
         Err(error) => error,
     };
@@ -119,16 +126,20 @@ fn open_cl(settings: &BackendSettings, cpu: CpuBackend, wish: Wish) -> Result<Pl
         sentence: sentence.clone(),
         fallback: Some(BackendFallback { reason, sentence }),
     };
-    Ok(Plan { primary: Box::new(cpu), reopen: None, choice })
+    Ok(Plan { primary: Box::new(cpu), reopen: None, measured: false, choice })
 }
 
-/// The device that a survey takes, on a thread of its own.
-fn open_surveyed(settings: &OpenClSettings, survey: &DeviceSurvey) -> Result<Guarded, BackendError> {
-    let device = survey.taken().map_err(BackendError::NoDevice)?.clone();
-    let settings = settings.clone();
-    Guarded::start(&device.name.clone(), settings.timeout, move || {
-        OpenClBackend::open_device(&settings, &device)
-    })
+/// The devices that a survey takes, each on a thread of its own.
+fn open_surveyed(settings: &OpenClSettings, survey: &DeviceSurvey) -> Result<Joined, BackendError> {
+    let taken = survey.taken().map_err(BackendError::NoDevice)?;
+    let of = taken.len();
+    let devices = taken.into_iter().enumerate().map(|(place, device)| {
+        let (settings, device) = (settings.clone(), device.clone());
+        Guarded::start(&device.name.clone(), settings.timeout, move || {
+            OpenClBackend::open_device(&settings, &device, Share { place, of })
+        })
+    });
+    Ok(Joined::new(devices.collect::<Result<_, _>>()?))
 }
 
 impl From<NoDeviceReason> for FallbackReason {

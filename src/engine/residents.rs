@@ -2,7 +2,8 @@
 //!
 //! The primary backend holds every gallery that it can. One that it failed is held by the CPU for a while, where the
 //! configuration allows that, and then the primary is tried again. Where the device as a whole failed, all of its galleries are, and it is
-//! brought back beside the scans ([`Outage`]). A former generation stays for as long as requests wait for it, beside the new one.
+//! brought back beside the scans ([`Outage`]). Where the faster backend is to scan, the CPU holds a gallery beside the device if it
+//! is faster for some batches ([`Crossover`]), or alone if it is for all. A former generation stays for as long as requests wait for it, beside the new one.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::crossover::Crossover;
 use super::outage::{Outage, Recovered};
 use super::pauses::Pauses;
 use super::plan::{self, BackendFallback, Reopen};
@@ -24,12 +26,41 @@ use crate::telemetry::{self, BackendName, BackendState};
 pub(super) struct Resident {
     pub(super) snapshot: Arc<Snapshot>,
     retry_at: Option<Instant>,
-    pub(super) rows: Box<dyn Loaded>,
+    rows: Box<dyn Loaded>,
+    backend: BackendName,
+    fallback: Option<BackendFallback>,
+    /// The CPU, for the batches that it scans faster.
+    beside: Option<Beside>,
+}
+
+/// What the CPU holds beside a device.
+struct Beside {
+    rows: Box<dyn Loaded>,
+    crossover: Arc<Crossover>,
+}
+
+/// What scans a batch.
+pub(super) struct Scanner<'a> {
+    pub(super) rows: &'a mut dyn Loaded,
     pub(super) backend: BackendName,
-    pub(super) fallback: Option<BackendFallback>,
+    /// Why it is not the backend configured or preferred.
+    pub(super) fallback: Option<&'a BackendFallback>,
 }
 
 impl Resident {
+    /// What scans a batch of so many probes.
+    pub(super) fn scanner(&mut self, probes: usize) -> Scanner<'_> {
+        match &mut self.beside {
+            Some(Beside { rows, crossover }) if crossover.faster(probes) == BackendName::Cpu => {
+                Scanner { rows: &mut **rows, backend: BackendName::Cpu, fallback: None }
+            }
+            Some(_) | None => {
+                let (rows, fallback) = (&mut *self.rows, self.fallback.as_ref());
+                Scanner { rows, backend: self.backend, fallback }
+            }
+        }
+    }
+
     fn is(&self, snapshot: &Snapshot) -> bool {
         let (own, other) = (self.snapshot.profile(), snapshot.profile());
         own.generation == other.generation && own.name == other.name
@@ -46,6 +77,8 @@ pub(super) struct Residents {
     /// Of galleries that the primary failed by themselves, by name.
     gallery_pauses: HashMap<String, Pauses>,
     cpu: CpuBackend,
+    /// Most probes of a batch, where the faster backend is to scan each; `None` where the primary scans all.
+    measured_to: Option<usize>,
     fallback: Fallback,
     /// Why the primary is not what was wished for, from the start.
     standing_fallback: Option<BackendFallback>,
@@ -65,6 +98,7 @@ impl Residents {
             pauses: Pauses::default(),
             gallery_pauses: HashMap::new(),
             cpu,
+            measured_to: None,
             fallback: Fallback::Fail,
             standing_fallback: None,
             held: Vec::new(),
@@ -76,6 +110,12 @@ impl Residents {
     /// What happens when the primary fails, and why it is not what was wished for.
     pub(super) fn falling_back(mut self, fallback: Fallback, standing: Option<BackendFallback>) -> Self {
         (self.fallback, self.standing_fallback) = (fallback, standing);
+        self
+    }
+
+    /// Has the faster backend scan each batch, of at most so many probes, where a number is given.
+    pub(super) fn measuring(mut self, most: Option<usize>) -> Self {
+        self.measured_to = most;
         self
     }
 
@@ -141,26 +181,62 @@ impl Residents {
         if let Some(outage) = &self.outage {
             return self.on_cpu(snapshot, &outage.because, None);
         }
-        match self.primary.load(snapshot.matrix()) {
-            Ok(rows) => {
+        let loaded = self.primary.load(snapshot.matrix()).and_then(|rows| self.of_primary(snapshot, rows));
+        match loaded {
+            Ok(resident) => {
                 self.seen_up(BackendState::Up);
                 if let Some(pauses) = self.gallery_pauses.get_mut(&snapshot.profile().name) {
                     pauses.recovered(Instant::now());
                 }
-                Ok(self.of_primary(snapshot, rows))
+                Ok(resident)
             }
             Err(error) => self.settle_on_cpu(snapshot, error),
         }
     }
 
-    fn of_primary(&self, snapshot: &Arc<Snapshot>, rows: Box<dyn Loaded>) -> Resident {
-        Resident {
+    /// A generation that the primary backend holds; or the CPU, beside it or in its place, where that is faster and may be chosen.
+    fn of_primary(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        mut rows: Box<dyn Loaded>,
+    ) -> Result<Resident, BackendError> {
+        let resident = |rows, backend, beside| Resident {
             snapshot: Arc::clone(snapshot),
             rows,
-            backend: self.primary.description().backend,
+            backend,
             fallback: self.standing_fallback.clone(),
             retry_at: None,
+            beside,
+        };
+        let primary = self.primary.description().backend;
+        let Some(most) = self.measured_to.filter(|_| primary == BackendName::OpenCl) else {
+            return Ok(resident(rows, primary, None));
+        };
+        let (gallery, matrix) = (&snapshot.profile().name, snapshot.matrix());
+        let mut cpu = self.cpu.clone();
+        let known = self.state.crossover(gallery).filter(|known| known.holds_for(matrix.rows()));
+        let (crossover, on_cpu) = match known {
+            Some(known) => (known, None),
+            None => match Crossover::measure(&mut *rows, &mut cpu, matrix, most)? {
+                Some((measured, on_cpu)) => {
+                    tracing::info!(gallery, choice = measured.sentence(), "CPU and device timed");
+                    (self.state.measured(gallery, measured), on_cpu)
+                }
+                None => return Ok(resident(rows, primary, None)),
+            },
+        };
+        let always = crossover.always();
+        if always == Some(primary) {
+            return Ok(resident(rows, primary, None));
         }
+        let on_cpu = match on_cpu {
+            Some(on_cpu) => on_cpu,
+            None => cpu.load(matrix)?,
+        };
+        Ok(match always {
+            Some(backend) => resident(on_cpu, backend, None),
+            None => resident(rows, primary, Some(Beside { rows: on_cpu, crossover })),
+        })
     }
 
     /// Loads a generation on the CPU because the primary failed to load or to scan it, where the configuration allows that.
@@ -203,6 +279,7 @@ impl Residents {
                 sentence: plan::sentence_of(because),
             }),
             retry_at,
+            beside: None,
         })
     }
 
@@ -245,8 +322,10 @@ impl Residents {
                 self.pauses.recovered(Instant::now());
                 for (snapshot, rows) in loaded {
                     // A generation that went meanwhile is not wanted any more.
-                    if let Some(place) = self.held.iter().position(|held| held.is(&snapshot)) {
-                        self.held[place] = self.of_primary(&snapshot, Box::new(rows));
+                    let Some(place) = self.held.iter().position(|held| held.is(&snapshot)) else { continue };
+                    match self.of_primary(&snapshot, Box::new(rows)) {
+                        Ok(resident) => self.held[place] = resident,
+                        Err(error) => tracing::warn!(%error, "a gallery stays on the CPU"),
                     }
                 }
                 self.seen_up(BackendState::Up);

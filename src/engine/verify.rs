@@ -148,6 +148,10 @@ pub(super) fn keep_first(snapshot: &Snapshot, ranked: &mut Vec<Ranked>, k: usize
     let order = |a: &Ranked, b: &Ranked| {
         by_rank((a.score, || snapshot.index(a.row as usize)), (b.score, || snapshot.index(b.row as usize)))
     };
+    // As a device's answers come.
+    if ranked.is_sorted_by(|a, b| order(a, b).is_lt()) {
+        return ranked.truncate(k);
+    }
     if ranked.len() > k {
         ranked.select_nth_unstable_by(k - 1, order);
         ranked.truncate(k);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -14,9 +15,13 @@ use super::plan::{self, BackendChoice};
 use super::residents::Residents;
 use super::{Command, EngineError, State};
 use crate::backend::cpu::CpuBackend;
+use crate::backend::guard;
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState};
+
+/// How long the queue is watched after a device has scanned.
+const DEVICE_WATCH: Duration = Duration::from_micros(100);
 
 pub(super) struct Worker {
     residents: Residents,
@@ -26,6 +31,8 @@ pub(super) struct Worker {
     slices: Vec<Slice>,
     /// Most probes of a batch.
     batch_probes: usize,
+    /// How long the queue is watched before this thread sleeps.
+    watch: Duration,
     state: Arc<State>,
 }
 
@@ -60,6 +67,7 @@ impl Worker {
         let plan = plan::choose(settings, cpu.clone())?;
         let residents = Residents::new(plan.primary, cpu, Arc::clone(&state))
             .falling_back(settings.fallback, plan.choice.fallback.clone())
+            .measuring(plan.measured.then_some(settings.batch_probes))
             .reopening(plan.reopen);
         let worker = Self {
             residents,
@@ -67,6 +75,7 @@ impl Worker {
             pass: Pass::new(pool),
             slices: Vec::new(),
             batch_probes: settings.batch_probes,
+            watch: Duration::ZERO,
             state,
         };
         Ok((worker, plan.choice))
@@ -77,7 +86,8 @@ impl Worker {
         self.residents.seen_up(BackendState::Up);
         loop {
             if self.waiting.is_empty() {
-                match commands.blocking_recv() {
+                let soon = guard::soon(self.watch, || commands.try_recv().ok());
+                match soon.or_else(|| commands.blocking_recv()) {
                     Some(command) => self.take(command),
                     None => return,
                 }
@@ -118,7 +128,7 @@ impl Worker {
     }
 
     fn answer_a_batch(&mut self) {
-        let Self { residents, waiting, pass, slices, batch_probes, state } = self;
+        let Self { residents, waiting, pass, slices, batch_probes, watch, state } = self;
         let Some(mut turn) = waiting.next(*batch_probes, slices) else { return };
         let whole = slices.iter().filter(|slice| turn.is_last(slice)).count();
         state.waiting.fetch_sub(whole, Ordering::Relaxed);
@@ -131,8 +141,13 @@ impl Worker {
             tracing::error!("the engine panicked; the requests of this batch fail");
             Err(EngineError::Panicked)
         });
+        *watch = match answered {
+            // A device scans as fast as a thread is woken, and leaves the cores alone.
+            Ok(BackendName::OpenCl) => DEVICE_WATCH,
+            Ok(BackendName::Cpu | BackendName::Reference) | Err(_) => Duration::ZERO,
+        };
         match answered {
-            Ok(()) => waiting.end(),
+            Ok(_) => waiting.end(),
             Err(error) => {
                 for slice in slices.iter() {
                     turn.item_mut(slice).fail(error.clone());
@@ -147,28 +162,33 @@ impl Worker {
     }
 }
 
-/// Answers a batch by the backend that holds its gallery, or, where that fails and the configuration allows it, by the CPU.
+/// Answers a batch by the backend that holds its gallery, or, where that fails and the configuration allows it, by the CPU; which it was.
 fn answer(
     residents: &mut Residents,
     pass: &mut Pass,
     turn: &mut Turn<'_, Group, Pending>,
     slices: &[Slice],
-) -> Result<(), EngineError> {
+) -> Result<BackendName, EngineError> {
     let snapshot = Arc::clone(&turn.key().snapshot);
     let mut resident = residents.take(&snapshot)?;
     pass.begin(slices);
-    if let Err(error) = pass.run(turn, slices, &mut resident) {
+    let probes = slices.iter().map(|slice| slice.probes.len()).sum();
+    let mut scanner = resident.scanner(probes);
+    let mut backend = scanner.backend;
+    if let Err(error) = pass.run(turn, slices, &mut scanner) {
         // What the device holds is in doubt now: dropping the resident releases it.
         drop(resident);
         resident = residents.settle_on_cpu(&snapshot, error)?;
-        pass.run(turn, slices, &mut resident)?;
+        let mut scanner = resident.scanner(probes);
+        backend = scanner.backend;
+        pass.run(turn, slices, &mut scanner)?;
     }
-    let wrong = pass.wrong().filter(|_| resident.backend == BackendName::OpenCl);
+    let wrong = pass.wrong().filter(|_| backend == BackendName::OpenCl);
     residents.put_back(resident);
     if let Some(what) = wrong {
         residents.take_out_wrong(what);
     }
-    Ok(())
+    Ok(backend)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::proto::operations_server::Operations;
 use super::serving::Serving;
 use crate::backend::Description;
 use crate::backend::opencl::DeviceRecord;
-use crate::engine::Engine;
+use crate::engine::{Crossover, Engine};
 use crate::gallery::Snapshot;
 use crate::recognize::Recognizer;
 use crate::telemetry::Label;
@@ -57,6 +57,7 @@ impl Operations for OperationsService {
 fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
     let profile = snapshot.profile();
     let (threshold, min_margin) = recognizer.defaults_of(snapshot);
+    let crossover = recognizer.engine().crossover(&profile.name);
     proto::GalleryInfo {
         name: profile.name.clone(),
         dim: profile.dim as u32,
@@ -66,7 +67,18 @@ fn gallery(recognizer: &Recognizer, snapshot: &Snapshot) -> proto::GalleryInfo {
         identities: snapshot.identity_count() as u64,
         threshold: threshold.get(),
         min_margin: min_margin.get(),
+        batch_timings: crossover.iter().flat_map(|measured| batch_timings(measured)).collect(),
+        batch_choice: crossover.map(|measured| measured.sentence()).unwrap_or_default(),
     }
+}
+
+fn batch_timings(measured: &Crossover) -> impl Iterator<Item = proto::BatchTiming> {
+    measured.timings().iter().map(|timing| proto::BatchTiming {
+        probes: timing.probes as u32,
+        cpu_ns: timing.cpu_ns,
+        opencl_ns: timing.device_ns,
+        backend: measured.faster(timing.probes).as_str().to_owned(),
+    })
 }
 
 fn backends(engine: &Engine) -> Vec<proto::BackendInfo> {

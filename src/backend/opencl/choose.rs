@@ -144,8 +144,8 @@ pub struct DeviceSurvey {
     pub platforms: Vec<PlatformRecord>,
     /// All their devices.
     pub devices: Vec<DeviceRecord>,
-    /// The place in `devices` of the one that is taken, or why none is.
-    pub chosen: Result<usize, NoDevice>,
+    /// The places in `devices` of those that are taken, at least one, or why none is.
+    pub chosen: Result<Vec<usize>, NoDevice>,
 }
 
 impl DeviceSurvey {
@@ -160,33 +160,46 @@ impl DeviceSurvey {
                 device.reason = reason;
             }
         }
-        survey.chosen = survey.preferred().ok_or_else(|| match fault {
-            Some(fault) => fault.into(),
-            None => survey.why_none(trouble, settings),
-        });
-        if let Ok(chosen) = survey.chosen {
-            survey.give_reasons(chosen);
-        }
+        let preferred = survey.preferred(settings);
+        survey.chosen = match (preferred.is_empty(), fault) {
+            (false, _) => {
+                survey.give_reasons(&preferred);
+                Ok(preferred)
+            }
+            (true, Some(fault)) => Err(fault.into()),
+            (true, None) => Err(survey.why_none(trouble, settings)),
+        };
         survey
     }
 
-    /// The device that is taken.
-    pub fn taken(&self) -> Result<&DeviceRecord, NoDevice> {
-        self.chosen.clone().map(|chosen| &self.devices[chosen])
+    /// The devices that are taken, at least one.
+    pub fn taken(&self) -> Result<Vec<&DeviceRecord>, NoDevice> {
+        match &self.chosen {
+            Ok(chosen) => Ok(chosen.iter().map(|place| &self.devices[*place]).collect()),
+            Err(none) => Err(none.clone()),
+        }
     }
 
-    /// The first GPU that is usable, else the first device that is.
-    fn preferred(&self) -> Option<usize> {
-        let usable = || self.devices.iter().enumerate().filter(|(_, device)| device.usable);
-        usable()
-            .find(|(_, device)| device.kind == DeviceKind::Gpu)
-            .or_else(|| usable().next())
-            .map(|(place, _)| place)
+    /// The GPUs that are usable, else the other devices that are; of them the first alone, unless all are wanted.
+    fn preferred(&self, settings: &OpenClSettings) -> Vec<usize> {
+        let usable = |gpu: bool| {
+            let usable = self.devices.iter().enumerate().filter(|(_, device)| device.usable);
+            let wanted = usable.filter(move |(_, device)| (device.kind == DeviceKind::Gpu) == gpu);
+            wanted.map(|(place, _)| place).collect::<Vec<_>>()
+        };
+        let mut preferred = usable(true);
+        if preferred.is_empty() {
+            preferred = usable(false);
+        }
+        if settings.device != DeviceChoice::All {
+            preferred.truncate(1);
+        }
+        preferred
     }
 
-    fn give_reasons(&mut self, chosen: usize) {
+    fn give_reasons(&mut self, chosen: &[usize]) {
         for (place, device) in self.devices.iter_mut().enumerate() {
-            if place == chosen {
+            if chosen.contains(&place) {
                 "taken".clone_into(&mut device.reason);
             } else if device.usable {
                 "another that fits too is taken".clone_into(&mut device.reason);
@@ -207,7 +220,7 @@ impl DeviceSurvey {
             return fault.into();
         } else {
             match &settings.device {
-                DeviceChoice::Auto => (NoDeviceReason::NoGpu, self.no_gpu(settings)),
+                DeviceChoice::Auto | DeviceChoice::All => (NoDeviceReason::NoGpu, self.no_gpu(settings)),
                 choice @ DeviceChoice::Named(name) => {
                     (NoDeviceReason::NoMatch, self.no_match(choice, &format!("named {name:?}")))
                 }
@@ -272,7 +285,7 @@ impl From<Fault> for NoDevice {
 /// Why the settings do not let a device that could compute be taken.
 fn objection(device: &DeviceRecord, settings: &OpenClSettings) -> Option<String> {
     let reason = match &settings.device {
-        DeviceChoice::Auto => match device.kind {
+        DeviceChoice::Auto | DeviceChoice::All => match device.kind {
             DeviceKind::Gpu => return None,
             DeviceKind::Cpu if settings.allow_cpu_devices => return None,
             DeviceKind::Cpu => "a CPU: taken only when named or with backend.opencl.allow_cpu_devices",
@@ -288,7 +301,7 @@ fn objection(device: &DeviceRecord, settings: &OpenClSettings) -> Option<String>
 
 fn fits(device: &DeviceRecord, choice: &DeviceChoice) -> bool {
     match choice {
-        DeviceChoice::Auto => true,
+        DeviceChoice::Auto | DeviceChoice::All => true,
         DeviceChoice::Named(part) => {
             let part = part.to_lowercase();
             device.name.to_lowercase().contains(&part) || device.platform.to_lowercase().contains(&part)
@@ -354,16 +367,31 @@ mod tests {
     #[test]
     fn auto_takes_a_gpu_before_a_cpu_and_says_why_of_each() {
         let found = survey(three(), DeviceChoice::Auto, true);
-        assert_eq!(found.chosen, Ok(1));
+        assert_eq!(found.chosen, Ok(vec![1]));
         let reasons: Vec<&str> = found.devices.iter().map(|device| device.reason.as_str()).collect();
         let accelerator = "neither GPU nor CPU: taken only when named";
         assert_eq!(reasons, ["another that fits too is taken", "taken", accelerator]);
     }
 
     #[test]
+    fn all_takes_every_gpu_or_else_every_cpu_that_is_allowed() {
+        let mut devices = three();
+        devices.push(device((2, 0), "H200", DeviceKind::Gpu));
+        assert_eq!(survey(devices.clone(), DeviceChoice::All, true).chosen, Ok(vec![1, 3]));
+        devices[1].usable = false;
+        let found = survey(devices.clone(), DeviceChoice::All, true);
+        assert_eq!(found.taken().unwrap(), [&found.devices[3]]);
+        devices[3].usable = false;
+        devices.push(device((3, 0), "pthread-Xeon", DeviceKind::Cpu));
+        assert_eq!(survey(devices.clone(), DeviceChoice::All, true).chosen, Ok(vec![0, 4]));
+        let none = survey(devices, DeviceChoice::All, false).chosen.unwrap_err();
+        assert_eq!(none.reason, NoDeviceReason::NoGpu);
+    }
+
+    #[test]
     fn auto_takes_a_cpu_only_where_allowed() {
         let cpu = || vec![device((0, 0), "pthread-EPYC", DeviceKind::Cpu)];
-        assert_eq!(survey(cpu(), DeviceChoice::Auto, true).chosen, Ok(0));
+        assert_eq!(survey(cpu(), DeviceChoice::Auto, true).chosen, Ok(vec![0]));
         let refused = survey(cpu(), DeviceChoice::Auto, false);
         let absence = refused.chosen.unwrap_err();
         assert_eq!(absence.reason, NoDeviceReason::NoGpu);
@@ -376,12 +404,12 @@ mod tests {
     #[test]
     fn a_name_in_any_case_or_numbers_allow_any_device() {
         let named = |part: &str| survey(three(), DeviceChoice::Named(part.to_owned()), false).chosen;
-        assert_eq!(named("EPYC"), Ok(0));
-        assert_eq!(named("mali-g610"), Ok(1));
-        assert_eq!(named("PLATFORM 1"), Ok(1));
+        assert_eq!(named("EPYC"), Ok(vec![0]));
+        assert_eq!(named("mali-g610"), Ok(vec![1]));
+        assert_eq!(named("PLATFORM 1"), Ok(vec![1]));
         let numbered =
             |platform, device| survey(three(), DeviceChoice::Numbered { platform, device }, false).chosen;
-        assert_eq!(numbered(1, 1), Ok(2));
+        assert_eq!(numbered(1, 1), Ok(vec![2]));
         assert!(numbered(2, 0).is_err());
     }
 
@@ -437,7 +465,7 @@ mod tests {
         let told = chosen(&devices, false).unwrap_err();
         assert_eq!((told.reason, told.text.as_str()), (crashed, "Mali-G610 r0p0: it did that"));
         // Another that may be taken is.
-        assert_eq!(chosen(&devices, true), Ok(0));
+        assert_eq!(chosen(&devices, true), Ok(vec![0]));
         // What would not have been taken anyway is not to blame.
         let elsewhere = survey(devices, DeviceChoice::Named("H200".to_owned()), false).chosen.unwrap_err();
         assert_eq!(elsewhere.reason, NoDeviceReason::NoMatch);

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::backend::{BackendError, Loaded, ScreenJob, Screened};
-use crate::domain::Matrix;
 
 use super::driver::device::Device;
 use super::program::{Programs, Recipe};
@@ -36,7 +35,7 @@ impl Engine {
     }
 
     /// The kernels that serving the first `top_k` of `rows` needs, for any number of probes.
-    pub(super) fn recipes(&self, rows: &Matrix, top_k: usize) -> Vec<Recipe> {
+    pub(super) fn recipes(&self, rows: &Rows, top_k: usize) -> Vec<Recipe> {
         let mut recipes = lanes::recipes(rows, top_k, self.tuning);
         if let Some(arithmetic) = self.tiled {
             recipes.extend(tiled::recipes(rows, top_k, arithmetic));
@@ -88,7 +87,7 @@ impl Loaded for LoadedRows {
     }
 
     fn k_class(&self, k: usize) -> usize {
-        lanes::k_class(k, self.rows.matrix().rows())
+        lanes::k_class(k, self.rows.len())
     }
 
     fn device_bytes(&self) -> u64 {

@@ -2,7 +2,8 @@
 
 use crate::backend::BackendError;
 
-use super::driver::device::{Arg, Buffer, Device, Element, Pinned};
+use super::driver::buffer::{Buffer, Element, Pinned};
+use super::driver::device::{Arg, Device};
 
 /// A buffer that grows.
 #[derive(Debug)]

@@ -28,6 +28,7 @@ mod tune;
 mod tests;
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ use driver::platform;
 use lanes::{Scratch, Tuning};
 use loaded::{Engine, LoadedRows};
 use program::{Programs, Sources};
-use rows::{Budget, Rows};
+use rows::{Budget, Placement, Rows};
 use tiled::{Arithmetic, Memory};
 
 /// The OpenCL devices of this machine, and which one these settings take. The drivers are asked in this process, and trusted.
@@ -85,26 +86,53 @@ pub struct OpenClBackend {
     description: Description,
     engine: Rc<RefCell<Engine>>,
     budget: Rc<Budget>,
+    share: Share,
     chunk_rows: usize,
+    zero_copy: bool,
     warm_up_top_k: Option<usize>,
 }
 
+/// Which part of every gallery a device holds: of so many equal stretches of its rows one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which; less than `of`.
+    pub place: usize,
+    /// How many there are; at least 1.
+    pub of: usize,
+}
+
+impl Share {
+    /// All rows.
+    pub const WHOLE: Self = Self { place: 0, of: 1 };
+
+    /// The rows of this share, of so many.
+    fn rows(self, count: usize) -> Range<usize> {
+        let before = |place: usize| (count as u128 * place as u128 / self.of as u128) as usize;
+        before(self.place)..before(self.place + 1)
+    }
+}
+
 impl OpenClBackend {
-    /// Takes the device that `settings` choose among [`devices`]: tried by nobody.
+    /// Takes the device that `settings` choose among [`devices`], the first where they choose several: tried by nobody.
     ///
     /// # Errors
     /// [`BackendError::NoDevice`] where no device may be taken, and those of [`Self::open_device`].
     pub fn open(settings: &OpenClSettings) -> Result<Self, BackendError> {
         let survey = devices(settings);
-        Self::open_device(settings, survey.taken().map_err(BackendError::NoDevice)?)
+        let taken = survey.taken().map_err(BackendError::NoDevice)?;
+        Self::open_device(settings, taken[0], Share::WHOLE)
     }
 
-    /// Takes a device. Kernels are read now and compiled when a gallery is loaded, or first needed.
+    /// Takes a device, for a share of every gallery. Kernels are read now and compiled when a gallery is loaded, or first needed.
     ///
     /// # Errors
     /// [`BackendError::Kernel`] where a file in `settings.kernel_dir` cannot be read, [`BackendError::Device`] where the driver
     /// refuses.
-    pub fn open_device(settings: &OpenClSettings, record: &DeviceRecord) -> Result<Self, BackendError> {
+    pub fn open_device(
+        settings: &OpenClSettings,
+        record: &DeviceRecord,
+        share: Share,
+    ) -> Result<Self, BackendError> {
         let sources = Sources::load(settings.kernel_dir.as_deref())?;
         let device = Device::open(record.clone())?;
         let record = device.record();
@@ -129,15 +157,22 @@ impl OpenClBackend {
             description,
             engine: Rc::new(RefCell::new(engine)),
             budget,
+            share,
             chunk_rows: settings.chunk_rows,
+            zero_copy: settings.zero_copy,
             warm_up_top_k: settings.warm_up_top_k,
         })
     }
 }
 
 impl OpenClBackend {
+    /// How this device's share of so many rows lies on it.
+    fn placement(&self, rows: usize) -> Placement {
+        Placement { range: self.share.rows(rows), chunk_rows: self.chunk_rows, zero_copy: self.zero_copy }
+    }
+
     /// Builds the kernels that serving these rows needs, if the settings say so. A further scan adds its recipes here.
-    fn warm_up(&self, rows: &Matrix) -> Result<(), BackendError> {
+    fn warm_up(&self, rows: &Rows) -> Result<(), BackendError> {
         let Some(top_k) = self.warm_up_top_k else { return Ok(()) };
         let engine = &mut *self.engine.borrow_mut();
         let recipes = engine.recipes(rows, top_k);
@@ -185,8 +220,9 @@ impl Backend for OpenClBackend {
                 available: u64::from(u32::MAX) - 1,
             });
         }
-        self.warm_up(rows)?;
-        let rows = Rows::load(&self.engine.borrow().device, rows, self.chunk_rows, &self.budget)?;
+        let placement = self.placement(rows.rows());
+        let rows = Rows::load(&self.engine.borrow().device, rows, placement, &self.budget)?;
+        self.warm_up(&rows)?;
         Ok(Box::new(LoadedRows::new(&self.engine, rows)?))
     }
 }

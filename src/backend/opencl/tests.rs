@@ -14,7 +14,7 @@ use crate::domain::Matrix;
 
 use super::lanes::Tuning;
 use super::tune::{check_candidates, exact_scores};
-use super::{DeviceKind, NoDeviceReason, OpenClBackend, devices};
+use super::{DeviceKind, NoDeviceReason, OpenClBackend, Share, devices};
 
 pub(super) fn settings() -> OpenClSettings {
     OpenClSettings {
@@ -56,7 +56,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn asks(&self) -> Vec<Ask<'_>> {
-        self.skips.iter().map(|skip| Ask { k: self.k, skip }).collect()
+        ask_each(self.skips, self.k)
     }
 
     fn screen(&self, loaded: &mut dyn Loaded) -> Result<Screened, BackendError> {
@@ -210,19 +210,24 @@ fn a_further_attempt_returns_more() {
 }
 
 #[test]
-fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
+fn chunks_of_any_size_shared_resident_or_streamed_agree_with_the_reference() {
     let matrix = Arc::new(unit_rows(144, 93, 11));
     let row_bytes = matrix.bytes() as u64 / 144;
     let (probes, skips) = (unit_rows(17, 93, 12), some_skips(17, 144));
     for chunk_rows in [1, 7, 50, 144, 1000] {
-        for (memory_limit_bytes, expected_bytes) in
-            [(None, 144 * row_bytes), (Some(50 * row_bytes), chunk_rows.min(50) as u64 * row_bytes)]
-        {
-            let mut backend = open(&OpenClSettings { chunk_rows, memory_limit_bytes, ..settings() });
+        // PoCL's devices have the host's memory. Streamed, two chunks are to fit.
+        for (zero_copy, memory_limit_bytes, expected_bytes) in [
+            (true, None, 0),
+            (false, None, 144 * row_bytes),
+            (false, Some(50 * row_bytes), 2 * chunk_rows.min(25) as u64 * row_bytes),
+        ] {
+            let settings = OpenClSettings { chunk_rows, zero_copy, memory_limit_bytes, ..settings() };
+            let mut backend = open(&settings);
             let scratch_bytes = backend.engine.borrow().working_bytes();
             let mut loaded = backend.load(&matrix).unwrap();
             assert_eq!(loaded.device_bytes(), expected_bytes + scratch_bytes, "{chunk_rows} rows a chunk");
-            for k in [5, 130] {
+            // The second scan finds the buffers as the first left them.
+            for k in [5, 5, 130, 130] {
                 let case = Case { rows: &matrix, probes: &probes, skips: &skips, k, attempt: 0 };
                 case.check(&mut *loaded);
             }
@@ -231,10 +236,37 @@ fn chunks_of_any_size_resident_or_streamed_agree_with_the_reference() {
 }
 
 #[test]
+fn a_share_of_the_rows_is_answered_by_the_gallery_s_numbers() {
+    let matrix = Arc::new(unit_rows(997, 16, 17));
+    let (probes, skips) = (unit_rows(7, 16, 18), some_skips(7, 997));
+    let settings = settings();
+    let survey = devices(&settings);
+    for (place, rows) in [(0, 0..332), (1, 332..664), (2, 664..997)] {
+        let share = Share { place, of: 3 };
+        let mut backend = OpenClBackend::open_device(&settings, survey.taken().unwrap()[0], share).unwrap();
+        let mut loaded = backend.load(&matrix).unwrap();
+        // What another device holds is left out here, and what a probe leaves out there does not matter.
+        let elsewhere = [(0, rows.start as u32), (rows.end as u32, 997)];
+        let own: Vec<RowSet> =
+            skips.iter().map(|skip| RowSet::from_ranges([skip.ranges(), &elsewhere].concat())).collect();
+        for k in [5, 400] {
+            let screened = screen(&mut *loaded, &probes, &ask_each(&skips, k), 0).unwrap();
+            check(&matrix, &probes, &ask_each(&own, k), &screened);
+        }
+    }
+}
+
+fn ask_each(skips: &[RowSet], k: usize) -> Vec<Ask<'_>> {
+    skips.iter().map(|skip| Ask { k, skip }).collect()
+}
+
+#[test]
 fn scores_of_streamed_chunks_are_chosen_on_the_host() {
     let matrix = Arc::new(unit_rows(997, 16, 13));
     let limit = matrix.bytes() as u64 / 2;
-    let mut backend = open(&OpenClSettings { chunk_rows: 93, memory_limit_bytes: Some(limit), ..settings() });
+    let memory_limit_bytes = Some(limit);
+    let mut backend =
+        open(&OpenClSettings { chunk_rows: 93, zero_copy: false, memory_limit_bytes, ..settings() });
     let mut loaded = backend.load(&matrix).unwrap();
     let skips = some_skips(7, 997);
     let case = Case { rows: &matrix, probes: &unit_rows(7, 16, 14), skips: &skips, k: 400, attempt: 0 };
@@ -245,15 +277,16 @@ fn scores_of_streamed_chunks_are_chosen_on_the_host() {
 fn rows_become_resident_once_another_gallery_gives_its_memory_back() {
     let matrix = Arc::new(unit_rows(144, 16, 15));
     let bytes = matrix.bytes() as u64;
-    let limit = Some(bytes + bytes / 2);
-    let mut backend = open(&OpenClSettings { chunk_rows: 48, memory_limit_bytes: limit, ..settings() });
+    let memory_limit_bytes = Some(bytes + bytes / 2);
+    let mut backend =
+        open(&OpenClSettings { chunk_rows: 48, zero_copy: false, memory_limit_bytes, ..settings() });
     let first = backend.load(&matrix).unwrap();
     let mut second = backend.load(&matrix).unwrap();
     let (probes, skips) = (unit_rows(1, 16, 16), no_skips(1));
     let case = Case { rows: &matrix, probes: &probes, skips: &skips, k: 3, attempt: 0 };
     let rows_bytes = |backend: &OpenClBackend, bytes: u64| bytes - backend.engine.borrow().working_bytes();
     case.check(&mut *second);
-    assert_eq!(rows_bytes(&backend, second.device_bytes()), bytes / 3);
+    assert_eq!(rows_bytes(&backend, second.device_bytes()), 2 * bytes / 3);
     drop(first);
     case.check(&mut *second);
     assert_eq!(rows_bytes(&backend, second.device_bytes()), bytes);

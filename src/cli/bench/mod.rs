@@ -95,7 +95,7 @@ pub(super) struct BenchArgs {
     /// Threads that scan (backend.cpu.threads); 0 for one a core.
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// How often the search is timed, after one warm-up; with --callers, how many rounds of each kind.
+    /// How often the search is timed, after a warm-up; with --callers, how many rounds of each kind.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = count(10_000))]
     repeat: usize,
     /// Measure what the machine's memory and arithmetic can do, and how near the search comes.

@@ -1,7 +1,7 @@
 //! One question to the engine, asked again and again: vectors in memory to sorted answers in memory.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::compare::identical;
 use super::{Ask, BenchArgs, TOP_K};
@@ -11,6 +11,9 @@ use crate::domain::{Embedding, Matrix};
 use crate::engine::{Engine, Ranked, ScanReport, ScanRequest};
 use crate::gallery::{Snapshot, formats};
 use crate::recognize::{Exclusions, Probe, RecognizeQuery, Recognizer};
+
+/// How long the question is asked before it is timed, once at least: a fast device takes some time to come up to speed.
+const WARM_UP: Duration = Duration::from_millis(50);
 
 /// What is asked.
 pub(super) enum Work {
@@ -100,10 +103,16 @@ impl Work {
         }
     }
 
-    /// One warm-up, then as many timed questions as asked.
+    /// A warm-up of one question at least, then as many timed ones as asked.
     pub(super) fn measure(&self, recognizer: &Recognizer, repeat: usize) -> anyhow::Result<Measured> {
         let runtime = waiting_runtime()?;
-        self.once(recognizer, &runtime)?;
+        let warming = Instant::now();
+        loop {
+            self.once(recognizer, &runtime)?;
+            if warming.elapsed() >= WARM_UP {
+                break;
+            }
+        }
         let mut measured = Measured { times_ms: Vec::new(), reports: Vec::new(), answer: Vec::new() };
         for _ in 0..repeat {
             let (ms, answer, report) = self.once(recognizer, &runtime)?;

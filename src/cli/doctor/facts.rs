@@ -128,7 +128,10 @@ impl Facts {
             platforms: platforms(&survey),
             devices: devices(&survey),
             conclusion: match survey.taken() {
-                Ok(device) => format!("{} is taken", device.name),
+                Ok(taken) => {
+                    let names: Vec<&str> = taken.iter().map(|device| device.name.as_str()).collect();
+                    format!("{} {} taken", names.join(", "), if taken.len() == 1 { "is" } else { "are" })
+                }
                 Err(none) => format!("no device is taken: {}", none.text),
             },
             taken: survey.chosen.is_ok(),
@@ -196,7 +199,7 @@ fn platforms(survey: &DeviceSurvey) -> Vec<Platform> {
 
 fn devices(survey: &DeviceSurvey) -> Vec<Device> {
     let device = |(place, record): (usize, &DeviceRecord)| {
-        let taken = survey.chosen == Ok(place);
+        let taken = survey.chosen.as_ref().is_ok_and(|chosen| chosen.contains(&place));
         let known = |name: &&String| EXTENSIONS.contains(&name.as_str());
         Device {
             numbers: format!("{}:{}", record.platform_index, record.device_index),

@@ -1,11 +1,12 @@
 //! What one failure costs: a gallery, or all that is on the device, and how it comes back.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 
 use super::super::verify::tests::fan;
 use super::*;
 use crate::backend::Description;
 use crate::backend::guard::Guarded;
+use crate::backend::joined::Joined;
 use crate::backend::reference::ReferenceBackend;
 use crate::config::CpuSettings;
 use crate::domain::Matrix;
@@ -16,12 +17,13 @@ use crate::telemetry::FallbackReason;
 struct Disguised(ReferenceBackend, Description);
 
 impl Disguised {
-    fn start() -> Result<Guarded, BackendError> {
+    fn start() -> Result<Joined, BackendError> {
         let text = || "made".to_owned();
-        Guarded::start("made", std::time::Duration::from_mins(1), move || {
+        let device = Guarded::start("made", std::time::Duration::from_mins(1), move || {
             let description = Description { backend: BackendName::OpenCl, device: text(), driver: text() };
             Ok(Self(ReferenceBackend::default(), description))
-        })
+        });
+        Ok(Joined::new(vec![device?]))
     }
 }
 
@@ -39,7 +41,7 @@ impl Backend for Disguised {
 fn residents(well: &Arc<AtomicBool>) -> (Residents, [Arc<Snapshot>; 2]) {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
     let cpu = CpuBackend::new(pool, &CpuSettings { threads: 1, instructions: None }).unwrap();
-    let state = Arc::new(State { waiting: AtomicUsize::new(0), up: AtomicBool::new(true) });
+    let state = Arc::new(State::new());
     let well = Arc::clone(well);
     let reopen: Reopen =
         Arc::new(move || if well.load(Ordering::SeqCst) { Disguised::start() } else { Err(lost()) });

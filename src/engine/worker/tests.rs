@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -75,7 +75,7 @@ type Answers = Vec<Result<ScanAnswer, EngineError>>;
 /// Answers to requests that are all queued at once: `(probes, k)` of each.
 fn answers(fault: Fault, fallback: Fallback, requests: &[(usize, usize)]) -> Answers {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
-    let state = Arc::new(State { waiting: AtomicUsize::new(requests.len()), up: AtomicBool::new(true) });
+    let state = Arc::new(State { waiting: AtomicUsize::new(requests.len()), ..State::new() });
     let description =
         Description { backend: BackendName::OpenCl, device: "made".to_owned(), driver: String::new() };
     let primary = Box::new(Faulty { description, fault, screens: Rc::default() });
@@ -86,6 +86,7 @@ fn answers(fault: Fault, fallback: Fallback, requests: &[(usize, usize)]) -> Ans
         pass: Pass::new(pool),
         slices: Vec::new(),
         batch_probes: 8,
+        watch: Duration::ZERO,
         state: Arc::clone(&state),
     };
     let snapshot = Arc::new(fan(900));

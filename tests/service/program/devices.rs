@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lookalike::grpc::proto::{GetInfoRequest, RecognizeRequest};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::text;
 use crate::support::{data_folder, lookalike, probe, sample_faces, sample_probes};
@@ -15,7 +15,7 @@ fn devices_says_at_once_that_there_is_no_opencl() {
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(run.ok(), "no device is taken: no OpenCL loader (libOpenCL.so.1) on this machine\n");
     let told = lookalike().without_opencl().args(["devices", "--format", "json"]).run().json();
-    assert_eq!((&told["devices"], &told["chosen"]), (&json!([]), &Value::Null));
+    assert_eq!((&told["devices"], &told["chosen"]), (&json!([]), &json!([])));
 }
 
 #[test]
@@ -25,13 +25,37 @@ fn devices_lists_pocl_and_whether_it_is_taken() {
         lookalike().args(["devices", "--format", "json"]).env(key, allow).run().json()
     };
     let told = of("false");
-    assert_eq!(told["chosen"], Value::Null);
+    assert_eq!(told["chosen"], json!([]));
     let pocl = &told["devices"][0];
     assert_eq!((&pocl["platform"], &pocl["kind"]), (&json!("Portable Computing Language"), &json!("cpu")));
     assert_eq!(pocl["usable"], false);
     let told = of("true");
-    assert_eq!((&told["chosen"], &told["devices"][0]["usable"]), (&json!(0), &json!(true)));
+    assert_eq!((&told["chosen"], &told["devices"][0]["usable"]), (&json!([0]), &json!(true)));
     assert!(told["conclusion"].as_str().unwrap().ends_with(" is taken"), "{told}");
+}
+
+/// PoCL makes two devices of the processor; each holds half of the rows.
+#[test]
+fn all_devices_share_the_rows_and_give_one_answer() {
+    let two = || {
+        lookalike()
+            .env("POCL_DEVICES", "pthread pthread")
+            .env("LOOKALIKE__BACKEND__OPENCL__ALLOW_CPU_DEVICES", "true")
+            .env("LOOKALIKE__BACKEND__OPENCL__DEVICE", "all")
+    };
+    let told = two().args(["devices", "--format", "json"]).run().json();
+    assert_eq!(told["chosen"], json!([0, 1]), "{told}");
+    assert!(told["conclusion"].as_str().unwrap().ends_with(" are taken"), "{told}");
+    // One row each, none for one of them, and more than a chunk.
+    for rows in ["2", "1", "1501"] {
+        let bench = ["bench", "--backend", "opencl", "--rows", rows, "--probes-count", "9", "--dim", "24"];
+        let check = ["--check", "9", "--repeat", "1", "--format", "json"];
+        let report = two().args(bench).args(check).run().json();
+        assert!(report["device"].as_str().unwrap().starts_with("2 x "), "{report}");
+        let (checked, positions) = (&report["checked"], 9 * rows.parse::<usize>().unwrap().min(32));
+        assert_eq!((&checked["positions"], &checked["equal"]), (&json!(positions), &json!(positions)));
+        assert_eq!((&report["uncertified"], &report["invalid_indices"]), (&json!(0), &json!(0)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

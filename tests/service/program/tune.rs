@@ -16,7 +16,7 @@ fn tune_measures_tells_and_keeps_the_best() {
     let cache = TempDir::new().unwrap();
     let kernels = |run: crate::support::Run| {
         let told: Value = run.json();
-        let chosen = told["chosen"].as_u64().unwrap() as usize;
+        let chosen = told["chosen"][0].as_u64().unwrap() as usize;
         told["devices"][chosen]["kernels"].clone()
     };
     let before = kernels(run(&cache, "devices --format json"));

@@ -1,17 +1,15 @@
-//! One device with its context and queue: the only place, beside [`build`](super::build), that creates, uses and releases the driver's objects.
+//! One device with its context and queue: the only place, beside [`build`](super::build) and [`buffer`](super::buffer), that creates, uses and releases the driver's objects.
 //!
 //! The objects are held by types of ours over `ocl::ffi`, not by `ocl`'s own, because those panic when a release fails and
 //! when a driver answers a status they do not know; a device that dies while serving must end in an error, so that the CPU can
 //! answer instead.
 //!
-//! Invariants: each object is released once, when its owner is dropped. Reads and writes block, so host memory is borrowed only
-//! during a call. The queue is in order. Nothing in here is `Send`: one thread owns a device and everything made with it.
+//! Invariants: each object is released once, when its owner is dropped. The queue is in order. Nothing in here is `Send`: one thread owns a device and everything made with it.
 
 #![expect(unsafe_code, reason = "the OpenCL boundary: objects and commands of one device")]
 
 use std::ffi::c_void;
-use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use ocl::ffi;
 
@@ -62,74 +60,6 @@ owned!(
     Event, ffi::cl_event, ffi::clReleaseEvent
 );
 
-/// What buffers may hold: any bits are a value, no padding.
-pub(in crate::backend::opencl) trait Element: Copy + Default {}
-
-impl Element for f32 {}
-impl Element for u32 {}
-impl Element for u64 {}
-
-/// `T[len]` on the device.
-#[derive(Debug)]
-pub(in crate::backend::opencl) struct Buffer<T> {
-    memory: Memory,
-    len: usize,
-    element: PhantomData<T>,
-}
-
-impl<T: Element> Buffer<T> {
-    /// Elements it holds.
-    pub(in crate::backend::opencl) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// As a kernel's argument.
-    pub(in crate::backend::opencl) fn arg(&self) -> Arg<'_> {
-        Arg::Memory(&self.memory)
-    }
-}
-
-/// `T[len]` of host memory that the device copies from and to by itself; of other host memory the driver makes a copy first.
-#[derive(Debug)]
-pub(in crate::backend::opencl) struct Pinned<T> {
-    values: NonNull<T>,
-    len: usize,
-    /// The copy from here that was begun last.
-    leaving: Option<Event>,
-    memory: Memory,
-    /// Its own handle on the queue, for giving the memory back.
-    queue: Queue,
-}
-
-impl<T: Element> Pinned<T> {
-    /// The memory, once nothing is copied from it any more.
-    pub(in crate::backend::opencl) fn values(&mut self) -> &mut [T] {
-        if let Some(event) = self.leaving.take() {
-            // SAFETY: one event that is alive. Where waiting fails the device is lost, and copies no more.
-            unsafe { ffi::clWaitForEvents(1, &raw const event.0) };
-        }
-        // SAFETY: mapped for as long as `self` lives, so many elements, any bits of which are a value; no copy is under way.
-        unsafe { std::slice::from_raw_parts_mut(self.values.as_ptr(), self.len) }
-    }
-}
-
-impl<T> Drop for Pinned<T> {
-    fn drop(&mut self) {
-        // SAFETY: mapped once, by this queue, and not used after this. The queue is in order: copies that were begun come first.
-        unsafe {
-            ffi::clEnqueueUnmapMemObject(
-                self.queue.0,
-                self.memory.0,
-                self.values.as_ptr().cast(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            );
-            ffi::clFinish(self.queue.0);
-        }
-    }
-}
-
 /// A kernel's argument.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::backend::opencl) enum Arg<'a> {
@@ -170,7 +100,7 @@ pub(in crate::backend::opencl) struct Range {
 #[derive(Debug)]
 pub(in crate::backend::opencl) struct Device {
     // Dropped in this order: the queue before its context.
-    queue: Queue,
+    pub(super) queue: Queue,
     pub(super) context: Context,
     pub(super) id: ffi::cl_device_id,
     record: DeviceRecord,
@@ -190,12 +120,21 @@ impl Device {
         };
         Failure::check("clCreateContext", status).map_err(error)?;
         let context = Context(context);
-        // SAFETY: the context was made for this device.
-        let queue = unsafe {
-            ffi::clCreateCommandQueue(context.0, id, ffi::CL_QUEUE_PROFILING_ENABLE, &raw mut status)
-        };
-        Failure::check("clCreateCommandQueue", status).map_err(error)?;
-        Ok(Self { queue: Queue(queue), context, id, record, compute_units: platform::compute_units(id) })
+        let queue = new_queue(&context, id).map_err(error)?;
+        Ok(Self { queue, context, id, record, compute_units: platform::compute_units(id) })
+    }
+
+    /// A further queue.
+    pub(super) fn new_queue(&self) -> Result<Queue, BackendError> {
+        new_queue(&self.context, self.id).map_err(|failure| self.failed(failure))
+    }
+
+    /// A further handle on the queue.
+    pub(super) fn queue_handle(&self) -> Result<Queue, BackendError> {
+        // SAFETY: the queue is alive; what is retained here is released by the `Queue` made of it.
+        let status = unsafe { ffi::clRetainCommandQueue(self.queue.0) };
+        Failure::check("clRetainCommandQueue", status).map_err(|failure| self.failed(failure))?;
+        Ok(Queue(self.queue.0))
     }
 
     /// What the device is.
@@ -218,12 +157,17 @@ impl Device {
         platform::compute_capability(self.id)
     }
 
-    fn failed(&self, failure: Failure) -> BackendError {
+    /// Whether it reads the host's memory as fast as any of its own.
+    pub(in crate::backend::opencl) fn shares_memory(&self) -> bool {
+        platform::shares_memory(self.id)
+    }
+
+    pub(super) fn failed(&self, failure: Failure) -> BackendError {
         failed(&self.record, failure)
     }
 
     /// The error of a call that needs `bytes` of memory for `what`.
-    fn failed_with_memory(&self, failure: Failure, what: &str, bytes: usize) -> BackendError {
+    pub(super) fn failed_with_memory(&self, failure: Failure, what: &str, bytes: usize) -> BackendError {
         if !failure.is_memory() {
             return self.failed(failure);
         }
@@ -232,156 +176,6 @@ impl Device {
             needed: bytes as u64,
             available: self.record.global_memory_bytes,
         }
-    }
-
-    /// Memory for `len` elements, at least 1, for `what`.
-    pub(in crate::backend::opencl) fn allocate<T: Element>(
-        &self,
-        len: usize,
-        what: &str,
-    ) -> Result<Buffer<T>, BackendError> {
-        let bytes = len.max(1).saturating_mul(size_of::<T>());
-        let mut status = 0;
-        // SAFETY: no host memory is handed over.
-        let memory = unsafe {
-            ffi::clCreateBuffer(
-                self.context.0,
-                ffi::CL_MEM_READ_WRITE,
-                bytes,
-                ptr::null_mut(),
-                &raw mut status,
-            )
-        };
-        Failure::check("clCreateBuffer", status)
-            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
-        Ok(Buffer { memory: Memory(memory), len: len.max(1), element: PhantomData })
-    }
-
-    /// Copies `values` to the start of `buffer`.
-    pub(in crate::backend::opencl) fn write<T: Element>(
-        &self,
-        buffer: &Buffer<T>,
-        values: &[T],
-    ) -> Result<(), BackendError> {
-        assert!(values.len() <= buffer.len, "{} values into a buffer of {}", values.len(), buffer.len);
-        if values.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the buffer has room for the values; the call returns when they are copied.
-        let status = unsafe {
-            ffi::clEnqueueWriteBuffer(
-                self.queue.0,
-                buffer.memory.0,
-                ffi::CL_TRUE,
-                0,
-                size_of_val(values),
-                values.as_ptr().cast(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            )
-        };
-        let bytes = size_of_val(values);
-        Failure::check("clEnqueueWriteBuffer", status)
-            .map_err(|failure| self.failed_with_memory(failure, "a copy of values", bytes))
-    }
-
-    /// Copies the start of `buffer` to `values`, after all commands before it are done.
-    pub(in crate::backend::opencl) fn read<T: Element>(
-        &self,
-        buffer: &Buffer<T>,
-        values: &mut [T],
-    ) -> Result<(), BackendError> {
-        assert!(values.len() <= buffer.len, "{} values from a buffer of {}", values.len(), buffer.len);
-        if values.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the buffer holds as many values and any bits are one; the call returns when they are copied.
-        let status = unsafe {
-            ffi::clEnqueueReadBuffer(
-                self.queue.0,
-                buffer.memory.0,
-                ffi::CL_TRUE,
-                0,
-                size_of_val(values),
-                values.as_mut_ptr().cast(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            )
-        };
-        Failure::check("clEnqueueReadBuffer", status).map_err(|failure| self.failed(failure))
-    }
-
-    /// Host memory for `len` elements, at least 1, for `what`.
-    pub(in crate::backend::opencl) fn pin<T: Element>(
-        &self,
-        len: usize,
-        what: &str,
-    ) -> Result<Pinned<T>, BackendError> {
-        let len = len.max(1);
-        let bytes = len.saturating_mul(size_of::<T>());
-        let flags = ffi::CL_MEM_READ_WRITE | ffi::CL_MEM_ALLOC_HOST_PTR;
-        let mut status = 0;
-        // SAFETY: no host memory is handed over.
-        let memory =
-            unsafe { ffi::clCreateBuffer(self.context.0, flags, bytes, ptr::null_mut(), &raw mut status) };
-        Failure::check("clCreateBuffer", status)
-            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
-        let memory = Memory(memory);
-        // SAFETY: the whole buffer; the call returns when it is mapped.
-        let values = unsafe {
-            ffi::clEnqueueMapBuffer(
-                self.queue.0,
-                memory.0,
-                ffi::CL_TRUE,
-                ffi::CL_MAP_READ | ffi::CL_MAP_WRITE,
-                0,
-                bytes,
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-                &raw mut status,
-            )
-        };
-        Failure::check("clEnqueueMapBuffer", status)
-            .map_err(|failure| self.failed_with_memory(failure, what, bytes))?;
-        let failure = Failure { call: "clEnqueueMapBuffer", status };
-        let values = NonNull::new(values.cast::<T>()).ok_or_else(|| self.failed(failure))?;
-        // SAFETY: fresh memory of so many elements; zeros are values of them.
-        unsafe { ptr::write_bytes(values.as_ptr(), 0, len) };
-        // SAFETY: the queue is alive; what is retained here is released by the `Queue` made of it.
-        let status = unsafe { ffi::clRetainCommandQueue(self.queue.0) };
-        Failure::check("clRetainCommandQueue", status).map_err(|failure| self.failed(failure))?;
-        Ok(Pinned { values, len, leaving: None, memory, queue: Queue(self.queue.0) })
-    }
-
-    /// Has the first `len` elements of `pinned` copied to the start of `buffer`, and does not wait for it.
-    pub(in crate::backend::opencl) fn send<T: Element>(
-        &self,
-        buffer: &Buffer<T>,
-        pinned: &mut Pinned<T>,
-        len: usize,
-    ) -> Result<(), BackendError> {
-        assert!(len <= buffer.len && len <= pinned.len, "{len} values from {} to {}", pinned.len, buffer.len);
-        let mut event = ptr::null_mut();
-        // SAFETY: both have room; `pinned` is not written to before the event is over (see `Pinned::values`), nor given back.
-        let status = unsafe {
-            ffi::clEnqueueWriteBuffer(
-                self.queue.0,
-                buffer.memory.0,
-                ffi::CL_FALSE,
-                0,
-                len * size_of::<T>(),
-                pinned.values.as_ptr().cast(),
-                0,
-                ptr::null(),
-                &raw mut event,
-            )
-        };
-        Failure::check("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))?;
-        pinned.leaving = Some(Event(event));
-        Ok(())
     }
 
     /// Has the device begin with the commands so far, while others are being prepared.
@@ -434,6 +228,13 @@ impl Device {
 }
 
 impl Event {
+    /// Waits until it is over.
+    pub(super) fn wait(&self) -> Result<(), Failure> {
+        // SAFETY: one event that is alive.
+        let status = unsafe { ffi::clWaitForEvents(1, &raw const self.0) };
+        Failure::check("clWaitForEvents", status)
+    }
+
     /// How long the command took on the device, in nanoseconds; 0 where the driver does not say.
     pub(in crate::backend::opencl) fn elapsed_ns(&self) -> u64 {
         self.time(ffi::CL_PROFILING_COMMAND_END).saturating_sub(self.time(ffi::CL_PROFILING_COMMAND_START))
@@ -459,6 +260,15 @@ impl Event {
         };
         if status == 0 { time } else { 0 }
     }
+}
+
+fn new_queue(context: &Context, id: ffi::cl_device_id) -> Result<Queue, Failure> {
+    let mut status = 0;
+    // SAFETY: the context was made for this device.
+    let queue =
+        unsafe { ffi::clCreateCommandQueue(context.0, id, ffi::CL_QUEUE_PROFILING_ENABLE, &raw mut status) };
+    Failure::check("clCreateCommandQueue", status)?;
+    Ok(Queue(queue))
 }
 
 fn failed(record: &DeviceRecord, failure: Failure) -> BackendError {

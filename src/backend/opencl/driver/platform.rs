@@ -86,6 +86,11 @@ pub(in crate::backend::opencl) fn has_doubles(device: ffi::cl_device_id) -> bool
     device_number::<u64>(device, ffi::CL_DEVICE_DOUBLE_FP_CONFIG) != 0
 }
 
+/// Whether a device and the host have one memory.
+pub(in crate::backend::opencl) fn shares_memory(device: ffi::cl_device_id) -> bool {
+    device_number::<ffi::cl_bool>(device, ffi::CL_DEVICE_HOST_UNIFIED_MEMORY) != 0
+}
+
 /// What `cl_nv_device_attribute_query` tells of an NVIDIA device; zeros of others.
 pub(in crate::backend::opencl) fn compute_capability(device: ffi::cl_device_id) -> (u32, u32) {
     const MAJOR: ffi::cl_device_info = 0x4000;

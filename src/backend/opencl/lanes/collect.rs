@@ -6,18 +6,29 @@
 
 use std::ops::Range;
 
+use crate::backend::opencl::rows::Rows;
 use crate::backend::{Candidate, Candidates, Coverage, RowSet};
+
+use super::bound::error_bound;
 
 /// The row number of a place in a list that no row fills, as in `lanes.cl`.
 const NO_ROW: u32 = u32::MAX;
 
 /// What was scanned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scanned {
-    /// How many rows in all.
-    pub(super) rows: u32,
+    /// Which rows in all.
+    pub(super) rows: Range<u32>,
     /// How far a raw score may be off.
     pub(super) bound: f32,
+}
+
+impl Scanned {
+    /// All rows that are there.
+    pub(super) fn all_of(rows: &Rows) -> Self {
+        let Range { start, end } = *rows.range();
+        Self { rows: start as u32..end as u32, bound: error_bound(rows.matrix().stride()) }
+    }
 }
 
 /// The candidates of one probe so far.
@@ -92,10 +103,11 @@ impl<'a> Collector<'a> {
     }
 
     /// Gives the candidates, and how many row numbers did not exist.
-    pub(super) fn finish(mut self, scanned: Scanned, into: &mut Candidates) -> u64 {
+    pub(super) fn finish(mut self, scanned: &Scanned, into: &mut Candidates) -> u64 {
         let Scanned { rows, bound } = scanned;
+        let bound = *bound;
         self.cut();
-        let all = eligible(self.skips, &(0..rows));
+        let all = eligible(self.skips, rows);
         self.held.sort_unstable_by_key(|candidate| candidate.row);
         let before = self.held.len();
         self.held.dedup_by_key(|candidate| candidate.row);
@@ -134,7 +146,7 @@ mod tests {
 
     fn finish(collector: Collector<'_>, rows: u32) -> (Candidates, u64) {
         let mut found = Candidates::default();
-        let invalid = collector.finish(Scanned { rows, bound: 0.25 }, &mut found);
+        let invalid = collector.finish(&Scanned { rows: 0..rows, bound: 0.25 }, &mut found);
         (found, invalid)
     }
 

@@ -8,7 +8,6 @@ use crate::backend::opencl::rows::Rows;
 use crate::backend::{Ask, BackendError, Candidates};
 use crate::domain::Matrix;
 
-use super::bound::error_bound;
 use super::collect::{Collector, Scanned};
 use super::kernels::{MAX_QUERY_COUNT, Parameters, Role, Stage};
 use super::range::ScanShape;
@@ -76,9 +75,9 @@ pub(in crate::backend::opencl) fn measure(
 
     let mut gathered: Vec<Gathered<'_>> = asks.iter().map(|ask| Gathered::new(stage, ask, list)).collect();
     let (mut scan_ns, mut merge_ns) = (0, 0);
-    for chunk in rows.chunks() {
+    for (place, chunk) in rows.chunks().into_iter().enumerate() {
         let started = Instant::now();
-        let scanned = pass.scan(scratch, &chunk)?;
+        let scanned = pass.scan(scratch, place, &chunk)?;
         let full = stage == Stage::Full;
         let merged = if full { Some(pass.merge(scratch, 0)?) } else { None };
         let entries = if full { list } else { shape.lists * list };
@@ -98,8 +97,8 @@ pub(in crate::backend::opencl) fn measure(
             gathered.take(chunk.start as u32..chunk.end as u32, list, (scores, indices));
         }
     }
-    let scanned = Scanned { rows: rows.matrix().rows() as u32, bound: error_bound(stride) };
-    let found = gathered.into_iter().map(|gathered| gathered.finish(scanned)).collect();
+    let scanned = Scanned::all_of(rows);
+    let found = gathered.into_iter().map(|gathered| gathered.finish(&scanned)).collect();
     Ok(Measured { scan_ns, merge_ns, found, bound: scanned.bound })
 }
 
@@ -143,7 +142,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    fn finish(self, scanned: Scanned) -> Found {
+    fn finish(self, scanned: &Scanned) -> Found {
         match self {
             Self::Sum(sum) => Found::Sum(sum),
             Self::Highest(highest) => Found::Highest(highest),

@@ -58,15 +58,15 @@ const SCORE_BYTES: usize = 8 << 20;
 
 /// The kernels that this scan needs for the first `top_k` of `rows`: for any number of probes, at the first attempt, and in company of
 /// those who want as many as costs nothing.
-pub(super) fn recipes(rows: &Matrix, top_k: usize, tuning: Tuning) -> Vec<Recipe> {
-    if rows.rows() == 0 {
+pub(super) fn recipes(rows: &Rows, top_k: usize, tuning: Tuning) -> Vec<Recipe> {
+    if rows.is_empty() {
         return Vec::new();
     }
-    let wanted = [top_k, 1].map(|k| list_size(wanted(k, 0, rows.rows())));
+    let wanted = [top_k, 1].map(|k| list_size(wanted(k, 0, rows.len())));
     let mut lists: Vec<usize> = wanted.into_iter().flatten().collect();
     lists.sort_unstable();
     lists.dedup();
-    recipes_of_lists(rows.stride(), &lists, tuning)
+    recipes_of_lists(rows.matrix().stride(), &lists, tuning)
 }
 
 /// Finds candidates for every probe of `job`, into `into`, which has begun.
@@ -76,22 +76,21 @@ pub(super) fn screen(
     job: &ScreenJob<'_>,
     into: &mut Screened,
 ) -> Result<(), BackendError> {
-    let matrix = rows.matrix();
-    let scanned = Scanned { rows: matrix.rows() as u32, bound: error_bound(matrix.stride()) };
+    let scanned = Scanned::all_of(rows);
     for first in (0..job.probes.rows()).step_by(MAX_QUERY_COUNT) {
         let range = first..job.probes.rows().min(first + MAX_QUERY_COUNT);
         let asks = &job.asks[range.clone()];
-        let wanted = asks.iter().map(|ask| wanted(ask.k, job.attempt, matrix.rows())).collect();
+        let wanted = asks.iter().map(|ask| wanted(ask.k, job.attempt, rows.len())).collect();
         let tile = Tile { probes: job.probes, range: range.clone(), asks, wanted };
         let collectors = match list_size(tile.most_wanted()) {
             // Nothing to scan: no kernel need be compiled to say so.
-            _ if matrix.rows() == 0 => tile.collectors(),
+            _ if rows.is_empty() => tile.collectors(),
             Some(list) => scan_lists(engine, rows, &tile, list, &mut into.timing)?,
             None => scan_scores(engine, rows, &tile, &mut into.timing)?,
         };
         let merging = Instant::now();
         for (collector, found) in collectors.into_iter().zip(&mut into.probes[range]) {
-            into.invalid_indices += collector.finish(scanned, found);
+            into.invalid_indices += collector.finish(&scanned, found);
         }
         into.timing.host_merge_ns += nanoseconds(merging);
     }
@@ -164,9 +163,9 @@ fn scan_lists<'a>(
     let pass = ListPass { device, scan: &scan, merge: &merge, rows, shape, probes, list };
     let mut collectors = tile.collectors();
     let (mut waited_ns, mut merged_ns) = (nanoseconds(started), 0);
-    for group in chunks.chunks(pending) {
+    for (first, group) in (0..).step_by(pending).zip(chunks.chunks(pending)) {
         let started = Instant::now();
-        let merges = pass.launch(scratch, group)?;
+        let merges = pass.launch(scratch, first, group)?;
         let (scores, indices) = scratch.read_merged(device, group.len() * probes * list)?;
         waited_ns += nanoseconds(started);
         merged_ns += merges.iter().map(Event::elapsed_ns).sum::<u64>();
@@ -196,19 +195,27 @@ struct ListPass<'a> {
 }
 
 impl ListPass<'_> {
-    /// Scans and merges some chunks; their merged lists follow one another in the scratch memory.
-    fn launch(&self, scratch: &Scratch, chunks: &[Range<usize>]) -> Result<Vec<Event>, BackendError> {
+    /// Scans and merges some chunks, the first of which is chunk `first`; their merged lists follow one another in the scratch memory.
+    fn launch(
+        &self,
+        scratch: &Scratch,
+        first: usize,
+        chunks: &[Range<usize>],
+    ) -> Result<Vec<Event>, BackendError> {
         let mut merges = Vec::with_capacity(chunks.len());
+        let mut before = None;
         for (place, chunk) in chunks.iter().enumerate() {
-            self.scan(scratch, chunk)?;
+            let scanned = self.scan(scratch, first + place, chunk)?;
             merges.push(self.merge(scratch, place)?);
+            self.rows.prepare_next(self.device, first + place, before.as_ref())?;
+            before = Some(scanned);
         }
         Ok(merges)
     }
 
     /// Scans a chunk into lists.
-    fn scan(&self, scratch: &Scratch, chunk: &Range<usize>) -> Result<Event, BackendError> {
-        let rows = self.rows.on_device(self.device, chunk)?;
+    fn scan(&self, scratch: &Scratch, place: usize, chunk: &Range<usize>) -> Result<Event, BackendError> {
+        let rows = self.rows.arrive(self.device, place)?;
         let args = [
             rows.arg(),
             scratch.probes.arg(),
@@ -257,9 +264,11 @@ fn scan_scores<'a>(
     scratch.size_scores(device, launch_rows * probes)?;
     let mut collectors = tile.collectors();
     timing.scan_ns += nanoseconds(started);
-    for chunk in rows.chunks() {
+    for (place, chunk) in rows.chunks().into_iter().enumerate() {
         let started = Instant::now();
-        let on_device = rows.on_device(device, &chunk)?;
+        let on_device = rows.arrive(device, place)?;
+        // Of the chunk before every score has been read.
+        rows.prepare_next(device, place, None)?;
         timing.scan_ns += nanoseconds(started);
         for first in chunk.clone().step_by(launch_rows) {
             let started = Instant::now();

@@ -45,8 +45,9 @@ impl Bench {
         let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
         let loaded = RefCell::new(backend.load(&matrix).unwrap());
         let probes = unit_rows(probes, dim, 1_000_000);
+        let placement = backend.placement(matrix.rows());
         let on_device =
-            Rows::load(&backend.engine.borrow().device, &matrix, chunk_rows, &backend.budget).unwrap();
+            Rows::load(&backend.engine.borrow().device, &matrix, placement, &backend.budget).unwrap();
         let exact = (0..probes.rows()).map(|probe| exact_scores(probes.row(probe), &matrix)).collect();
         let skips = some_skips(probes.rows(), rows);
         Self { backend, rows: on_device, loaded, probes, skips, exact }

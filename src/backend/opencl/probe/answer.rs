@@ -6,7 +6,7 @@ use crate::config::{self, CacheDir, OpenClSettings, Sources};
 
 use super::{Line, Question};
 use crate::backend::opencl::driver::platform;
-use crate::backend::opencl::{OpenClBackend, selftest};
+use crate::backend::opencl::{OpenClBackend, Share, selftest};
 
 /// Answers a question. The text is for a process that asked by starting this one.
 pub fn answer(question: Question, out: &mut dyn Write) -> io::Result<()> {
@@ -25,7 +25,8 @@ pub fn answer(question: Question, out: &mut dyn Write) -> io::Result<()> {
             let defaults = config::load(&Sources::default()).map_err(io::Error::other)?.backend.opencl;
             let settings = OpenClSettings { scan, kernel_dir, cache_dir, ..defaults };
             Line::Tested(selftest::run(|chunk_rows| {
-                OpenClBackend::open_device(&OpenClSettings { chunk_rows, ..settings.clone() }, &device)
+                let settings = OpenClSettings { chunk_rows, ..settings.clone() };
+                OpenClBackend::open_device(&settings, &device, Share::WHOLE)
             }))
         }
         Question::Open { library } => Line::Opened(platform::open_library(&library)),

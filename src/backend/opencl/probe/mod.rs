@@ -10,6 +10,7 @@
 mod answer;
 mod child;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -70,18 +71,28 @@ pub fn tried_devices(settings: &OpenClSettings) -> DeviceSurvey {
     let Prober::Program(program) = &settings.prober else { return super::devices(settings) };
     let child = Child { program, limit: settings.probe_timeout };
     let mut found = list(&child);
+    let mut passed = HashSet::new();
     for _ in 0..MAX_FAULTS {
         let survey = DeviceSurvey::new(found.clone(), settings);
-        let Ok(chosen) = survey.chosen else { return survey };
-        match test(&child, &survey.devices[chosen], settings) {
-            Ok(()) => return survey,
-            Err(fault) => {
-                let device = &mut found.devices[chosen];
-                tracing::warn!(device = device.name, reason = fault.text, "an OpenCL device failed its test");
-                device.usable = false;
-                device.reason.clone_from(&fault.text);
-                device.fault = Some(fault);
+        let Ok(chosen) = &survey.chosen else { return survey };
+        let untried = chosen.iter().filter(|place| !passed.contains(*place));
+        let tests = untried.map(|place| (*place, test(&child, &survey.devices[*place], settings)));
+        let mut failed = Vec::new();
+        for (place, outcome) in tests.collect::<Vec<_>>() {
+            match outcome {
+                Ok(()) => _ = passed.insert(place),
+                Err(fault) => failed.push((place, fault)),
             }
+        }
+        if failed.is_empty() {
+            return survey;
+        }
+        for (place, fault) in failed {
+            let device = &mut found.devices[place];
+            tracing::warn!(device = device.name, reason = fault.text, "an OpenCL device failed its test");
+            device.usable = false;
+            device.reason.clone_from(&fault.text);
+            device.fault = Some(fault);
         }
     }
     for device in found.devices.iter_mut().filter(|device| device.usable) {

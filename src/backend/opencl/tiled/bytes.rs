@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use crate::backend::BackendError;
-use crate::backend::opencl::driver::device::{Arg, Buffer, Device};
+use crate::backend::opencl::driver::buffer::Buffer;
+use crate::backend::opencl::driver::device::{Arg, Device};
 use crate::backend::opencl::program::Programs;
 use crate::backend::opencl::rows::{Reservation, Rows};
 use crate::domain::Matrix;
@@ -25,7 +26,6 @@ const PANEL_MULTIPLE: usize = PLAIN_ITEMS / PANEL;
 #[derive(Debug)]
 pub(in crate::backend::opencl) struct ByteRows {
     chunks: Vec<ByteChunk>,
-    centre: Vec<f32>,
     pub(super) centre_on_device: Buffer<f32>,
     pub(super) reach: Buffer<u32>,
     _reservation: Reservation,
@@ -73,14 +73,14 @@ impl ByteRows {
         let stride = rows.matrix().stride();
         let parameters = Parameters { arithmetic, stride, shape: Shape::new(1) };
         let kernel = programs.kernel(device, parameters.recipe(Role::QuantizeRows))?;
-        let centre = centre(rows.matrix());
+        let centre = centre(rows.matrix(), rows.range());
         let centre_on_device = device.allocate(stride, "the centre of rows")?;
         device.write(&centre_on_device, &centre)?;
         let reach = device.allocate(1, "the reach of rows")?;
         device.write(&reach, &[0])?;
         let mut chunks = Vec::new();
-        for chunk in rows.chunks() {
-            let values = rows.on_device(device, &chunk)?;
+        for (place, chunk) in rows.chunks().into_iter().enumerate() {
+            let values = rows.arrive(device, place)?;
             let panels = panels_of(chunk.len());
             let codes = device.allocate(panels * panel_bytes(stride) / size_of::<u32>(), "rows in bytes")?;
             let numbers = device.allocate(panels * PANEL * 4, "numbers of rows")?;
@@ -99,32 +99,12 @@ impl ByteRows {
             }
             chunks.push(ByteChunk { codes, numbers, panels });
         }
-        Ok(Self { chunks, centre, centre_on_device, reach, _reservation: reservation })
+        Ok(Self { chunks, centre_on_device, reach, _reservation: reservation })
     }
 
     /// Of the chunk at this place of [`Rows::chunks`].
     pub(super) fn chunk(&self, place: usize) -> &ByteChunk {
         &self.chunks[place]
-    }
-
-    /// At least the norm of each of some probes less the centre.
-    pub(super) fn norm_above(&self, probes: &Matrix, range: Range<usize>) -> f32 {
-        // Eight sums side by side: one after the other, each addition would wait for the one before. Padding is zero in both.
-        let (centre, _) = self.centre.as_chunks::<8>();
-        let square = |probe: usize| -> f64 {
-            let mut sums = [0.0_f64; 8];
-            let (values, _) = probes.block(probe, 1).as_chunks::<8>();
-            for (values, centre) in values.iter().zip(centre) {
-                for lane in 0..8 {
-                    let off = f64::from(values[lane]) - f64::from(centre[lane]);
-                    sums[lane] += off * off;
-                }
-            }
-            sums.iter().sum()
-        };
-        let largest = range.map(square).fold(0.0, f64::max);
-        // The sum in f64 errs by far less than one step of f32.
-        (largest.sqrt() as f32).next_up().next_up()
     }
 
     /// Bytes held on the device.
@@ -146,13 +126,13 @@ fn bytes_of(rows: usize, stride: usize) -> u64 {
     (panels_of(rows) * (panel_bytes(stride) + PANEL * size_of::<[f32; 4]>())) as u64
 }
 
-/// The mean of the rows, or of many of them, with a row's padding.
-fn centre(rows: &Matrix) -> Vec<f32> {
-    let mut sums = vec![0.0_f64; rows.stride()];
-    let step = rows.rows().div_ceil(CENTRE_ROWS).max(1);
+/// The mean of some rows, or of many of them, with a row's padding.
+fn centre(matrix: &Matrix, rows: &Range<usize>) -> Vec<f32> {
+    let mut sums = vec![0.0_f64; matrix.stride()];
+    let step = rows.len().div_ceil(CENTRE_ROWS).max(1);
     let mut count = 0.0;
-    for row in (0..rows.rows()).step_by(step) {
-        sums.iter_mut().zip(rows.row(row)).for_each(|(sum, value)| *sum += f64::from(*value));
+    for row in rows.clone().step_by(step) {
+        sums.iter_mut().zip(matrix.row(row)).for_each(|(sum, value)| *sum += f64::from(*value));
         count += 1.0;
     }
     sums.into_iter().map(|sum| if count > 0.0 { (sum / count) as f32 } else { 0.0 }).collect()

@@ -19,7 +19,6 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use crate::backend::{BackendError, Candidate, Candidates, Coverage, RowSet, ScreenJob, Screened};
-use crate::domain::Matrix;
 
 use super::driver::device::{Arg, Device, Event, Range};
 use super::lanes::error_bound;
@@ -62,7 +61,7 @@ pub(super) fn takes(
 ) -> bool {
     // A probe comes back that this scan could not answer: the other one can.
     job.attempt == 0
-        && rows.matrix().rows() > 0
+        && !rows.is_empty()
         && job.asks.iter().all(|ask| ask.k <= MAX_K)
         && match arithmetic {
             Arithmetic::Matrix | Arithmetic::StandIn => bytes.is_some(),
@@ -71,13 +70,13 @@ pub(super) fn takes(
 }
 
 /// The kernels that this scan needs for the first `top_k` of `rows`, for any number of probes.
-pub(super) fn recipes(rows: &Matrix, top_k: usize, arithmetic: Arithmetic) -> Vec<Recipe> {
-    if rows.rows() == 0 || top_k > MAX_K {
+pub(super) fn recipes(rows: &Rows, top_k: usize, arithmetic: Arithmetic) -> Vec<Recipe> {
+    if rows.is_empty() || top_k > MAX_K {
         return Vec::new();
     }
     let mut recipes = Vec::new();
     for shape in Shape::ALL {
-        let parameters = Parameters { arithmetic, stride: rows.stride(), shape };
+        let parameters = Parameters { arithmetic, stride: rows.matrix().stride(), shape };
         recipes.extend(Role::ALL.map(|role| parameters.recipe(role)));
     }
     // Most do not depend on the shape.
@@ -104,16 +103,15 @@ pub(super) fn screen(
         let mut pass = Pass::new(engine, rows, bytes, Question { arithmetic, probes: range.len(), k })?;
         pass.begin(engine)?;
         engine.device.flush()?;
-        if let Some(bytes) = bytes {
-            pass.norm = bytes.norm_above(job.probes, range.clone());
-        }
         let words = pass.answers + 1;
         let mut parsed_ns = 0;
         for (place, chunk) in rows.chunks().iter().enumerate() {
-            rows.on_device(&engine.device, chunk)?;
+            rows.arrive(&engine.device, place)?;
             pass.cut(engine, place)?;
             for left in (0..RESCANS).rev() {
                 pass.collect(engine, place)?;
+                // What was found in the chunk before has been read.
+                rows.prepare_next(&engine.device, place, None)?;
                 let answers = engine.memory.answers.get(&engine.device, range.len() * words)?;
                 if left > 0 && answers.chunks_exact(words).any(|answer| answer[0] == NOT_WHOLE) {
                     continue;
@@ -121,7 +119,7 @@ pub(super) fn screen(
                 let parsing = Instant::now();
                 let lists = answers.chunks_exact(words).zip(&mut into.probes[range.clone()]).zip(asks);
                 for ((answer, found), ask) in lists {
-                    into.invalid_indices += take(answer, ask.skip, chunk, found);
+                    into.invalid_indices += take(answer, ask.skip, (chunk, place), found);
                 }
                 parsed_ns += nanoseconds(parsing);
                 break;
@@ -151,8 +149,8 @@ struct Pass<'a> {
     parameters: Parameters,
     /// Rows of an answer, at most.
     answers: usize,
-    /// At least the norm of every probe less the centre; for floats, the bound on a score's error.
-    norm: f32,
+    /// On the error of a score in `f32`.
+    bound: f32,
     launched: Vec<(Role, Event)>,
 }
 
@@ -178,8 +176,8 @@ impl<'a> Pass<'a> {
         memory.probe_codes.size(device, padded * stride.next_multiple_of(STEP) / size_of::<u32>())?;
         memory.probe_numbers.size(device, padded * 4)?;
         let parameters = Parameters { arithmetic, stride, shape };
-        let norm = error_bound(stride) + CUT_ROUNDING;
-        Ok(Self { rows, bytes, question, parameters, answers, norm, launched: Vec::new() })
+        let bound = error_bound(stride) + CUT_ROUNDING;
+        Ok(Self { rows, bytes, question, parameters, answers, bound, launched: Vec::new() })
     }
 
     /// Readies the probes and forgets what was found before.
@@ -217,7 +215,7 @@ impl<'a> Pass<'a> {
         let memory = &engine.memory;
         let mut args = scanned((self.rows, self.bytes), memory, place);
         args.extend([memory.skip_offsets.arg(), memory.skip_ranges.arg(), memory.maxima.arg()]);
-        args.extend(self.extent(place));
+        self.extend(&mut args, place);
         args.extend([Arg::U32(stride as u32), Arg::U32(rounds as u32)]);
         self.launch((&engine.device, &mut engine.programs), Role::Sample, &args, range)?;
         let args = [
@@ -240,12 +238,12 @@ impl<'a> Pass<'a> {
         let mut args = scanned((self.rows, self.bytes), memory, place);
         args.extend([memory.cuts.arg(), memory.skip_offsets.arg(), memory.skip_ranges.arg()]);
         args.extend([memory.counts.arg(), memory.found.arg()]);
-        args.extend(self.extent(place));
+        self.extend(&mut args, place);
         self.launch((&engine.device, &mut engine.programs), Role::Collect, &args, range)?;
         let chunk = &self.rows.chunks()[place];
         let numbers = self.bytes.map_or(memory.probe_numbers.arg(), |bytes| bytes.chunk(place).numbers.arg());
         let args = [
-            self.rows.loaded(chunk).arg(),
+            self.rows.arrived(place).arg(),
             memory.probes.arg(),
             numbers,
             memory.probe_numbers.arg(),
@@ -253,7 +251,7 @@ impl<'a> Pass<'a> {
             memory.found.arg(),
             memory.cuts.arg(),
             memory.answers.arg(),
-            Arg::F32(self.norm),
+            Arg::F32(self.bound),
             Arg::U32(self.question.k as u32),
             Arg::U32(self.answers as u32),
             Arg::U32(chunk.start as u32),
@@ -272,12 +270,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// How far scores may be off, how many panels or rows and probes there are, and where the rows begin.
-    fn extent(&self, place: usize) -> [Arg<'static>; 4] {
+    /// How far scores in `f32` may be off, how many panels or rows and probes there are, and where the rows begin.
+    fn extend(&self, args: &mut Vec<Arg<'_>>, place: usize) {
         let chunk = &self.rows.chunks()[place];
+        if self.bytes.is_none() {
+            args.push(Arg::F32(self.bound));
+        }
         let count = self.bytes.map_or(chunk.len(), |bytes| bytes.chunk(place).panels);
-        let probes = Arg::U32(self.question.probes as u32);
-        [Arg::F32(self.norm), Arg::U32(count as u32), probes, Arg::U32(chunk.start as u32)]
+        args.extend([count, self.question.probes, chunk.start].map(|number| Arg::U32(number as u32)));
     }
 
     fn launch(
@@ -319,7 +319,7 @@ fn scanned<'b>(
         Some(bytes) => {
             vec![bytes.codes.arg(), bytes.numbers.arg(), memory.probe_codes.arg(), memory.probe_numbers.arg()]
         }
-        None => vec![rows.loaded(&rows.chunks()[place]).arg(), memory.probes.arg()],
+        None => vec![rows.arrived(place).arg(), memory.probes.arg()],
     }
 }
 
@@ -333,28 +333,32 @@ fn slack(stride: usize) -> f32 {
     1e-5 + (stride + 16) as f32 * OPERATION_ERROR * 2.1
 }
 
-/// Adds one chunk's answer for one probe to what was found; how many row numbers in it do not exist.
-fn take(answer: &[u64], skip: &RowSet, chunk: &std::ops::Range<usize>, found: &mut Candidates) -> u64 {
+/// Adds the answer of one chunk, at its place among them, for one probe to what was found; how many row numbers in it do not exist.
+fn take(
+    answer: &[u64],
+    skip: &RowSet,
+    (chunk, place): (&std::ops::Range<usize>, usize),
+    found: &mut Candidates,
+) -> u64 {
     let whole = answer[0] != NOT_WHOLE && answer[0] < answer.len() as u64;
     let entries = if whole { &answer[1..=answer[0] as usize] } else { &[] };
-    let candidate = |entry: &u64| Candidate { row: !(*entry as u32), raw: score_of((entry >> 32) as u32) };
     let held = found.rows.len();
-    found.rows.extend(entries.iter().map(candidate));
-    let rows = &found.rows[held..];
-    let invalid = rows.iter().filter(|one| !chunk.contains(&(one.row as usize))).count();
-    let sound = whole
-        && invalid == 0
-        && entries.windows(2).all(|pair| pair[0] > pair[1])
-        && rows.iter().all(|one| one.raw.is_finite())
-        && (skip.is_empty() || !rows.iter().any(|one| skip.contains(one.row)));
+    let (mut invalid, mut sound, mut before) = (0, whole, u64::MAX);
+    found.rows.extend(entries.iter().map(|&entry| {
+        let one = Candidate { row: !(entry as u32), raw: score_of((entry >> 32) as u32) };
+        invalid += u64::from(!chunk.contains(&(one.row as usize)));
+        sound &= entry < before && one.raw.is_finite() && !(!skip.is_empty() && skip.contains(one.row));
+        before = entry;
+        one
+    }));
+    sound &= invalid == 0;
     if !sound {
         found.rows.truncate(held);
     }
     // Each chunk makes its own claim; the first one's stands where all make it.
-    let first = chunk.start == 0;
-    let claimed = first || found.coverage == Coverage::Exact;
+    let claimed = place == 0 || found.coverage == Coverage::Exact;
     found.coverage = if sound && claimed { Coverage::Exact } else { Coverage::Unknown };
-    invalid as u64
+    invalid
 }
 
 /// The score of a key, as `rank.cl` makes them.

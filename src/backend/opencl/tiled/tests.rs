@@ -202,12 +202,12 @@ fn what_a_device_gets_wrong_is_not_believed() {
     let skip = RowSet::from_ranges(vec![(7, 8)]);
     let sound = [2, entry(0.9, 3), entry(0.5, 4), 0];
     let mut found = Candidates::default();
-    assert_eq!(take(&sound, &skip, &(0..10), &mut found), 0);
+    assert_eq!(take(&sound, &skip, (&(0..10), 0), &mut found), 0);
     let rows = vec![Candidate { row: 3, raw: 0.9 }, Candidate { row: 4, raw: 0.5 }];
     assert_eq!((&found.rows, found.coverage), (&rows, Coverage::Exact));
     // What one chunk could not prove, the next one does not make good.
-    assert_eq!(take(&[NOT_WHOLE, 0], &skip, &(10..20), &mut found), 0);
-    assert_eq!(take(&[1, entry(0.4, 12)], &skip, &(10..20), &mut found), 0);
+    assert_eq!(take(&[NOT_WHOLE, 0], &skip, (&(10..20), 1), &mut found), 0);
+    assert_eq!(take(&[1, entry(0.4, 12)], &skip, (&(10..20), 1), &mut found), 0);
     assert_eq!((found.rows.len(), found.coverage), (3, Coverage::Unknown));
 
     let faults: [(&str, &[u64], u64); 6] = [
@@ -220,7 +220,7 @@ fn what_a_device_gets_wrong_is_not_believed() {
     ];
     for (fault, answer, invalid) in faults {
         let mut found = Candidates::default();
-        assert_eq!(take(answer, &skip, &(0..10), &mut found), invalid, "{fault}");
+        assert_eq!(take(answer, &skip, (&(0..10), 0), &mut found), invalid, "{fault}");
         assert_eq!((found.rows.len(), found.coverage), (0, Coverage::Unknown), "{fault}");
     }
 }

@@ -89,9 +89,13 @@ pub fn tune(
     let base = Trial { variant, stage: Stage::Full, list };
     let at = |share: f64| started + plan.budget.mul_f64(share);
 
-    let (probes, chunk_rows) = (&plan.probes, backend.chunk_rows);
-    let parts =
-        |rows: &Arc<Matrix>| Parts { rows: Arc::clone(rows), probes, chunk_rows, budget: &backend.budget };
+    let (probes, placement) = (&plan.probes, backend.placement(0));
+    let parts = |rows: &Arc<Matrix>| Parts {
+        rows: Arc::clone(rows),
+        probes,
+        placement: placement.clone(),
+        budget: &backend.budget,
+    };
     let sample = Arc::new(first(&plan.rows, SAMPLE_ROWS));
     let (compiled, further) = warm_up(&mut engine, &parts(&sample), base)?;
     let trials = Axis::ALL.iter().map(|axis| axis.table(base).len()).sum();

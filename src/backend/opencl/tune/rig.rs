@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::opencl::lanes::{MAX_QUERY_COUNT, Measured, Stage, Trial, measure};
 use crate::backend::opencl::loaded::Engine;
-use crate::backend::opencl::rows::{Budget, Rows};
+use crate::backend::opencl::rows::{Budget, Placement, Rows};
 use crate::backend::{Ask, BackendError, RowSet};
 use crate::domain::Matrix;
 
@@ -106,7 +106,8 @@ pub(super) fn warm_up(
     parts: &Parts<'_>,
     trial: Trial,
 ) -> Result<(Duration, Duration), BackendError> {
-    let rows = Rows::load(&engine.device, &parts.rows, parts.chunk_rows, parts.budget)?;
+    let placement = parts.placement.over(parts.rows.rows());
+    let rows = Rows::load(&engine.device, &parts.rows, placement, parts.budget)?;
     let none = RowSet::default();
     let asks = vec![Ask { k: trial.list, skip: &none }; parts.probes.rows()];
     let mut times = [Duration::ZERO; 2];
@@ -122,21 +123,27 @@ pub(super) fn warm_up(
 pub(super) struct Parts<'a> {
     pub(super) rows: Arc<Matrix>,
     pub(super) probes: &'a Matrix,
-    pub(super) chunk_rows: usize,
+    /// Of the many rows; whose range is not used.
+    pub(super) placement: Placement,
     pub(super) budget: &'a Rc<Budget>,
 }
 
 impl<'a> Rig<'a> {
     /// Brings the rows to the device and scores what is checked in `f64`.
     pub(super) fn new(engine: &'a mut Engine, parts: &Parts<'_>) -> Result<Self, BackendError> {
-        let Parts { rows, probes, chunk_rows, budget } = parts;
+        let Parts { rows, probes, placement, budget } = parts;
         let count = probes.rows().min(MAX_QUERY_COUNT);
         let probes = first_rows(probes, count);
         let few_rows = Arc::new(first_rows(rows, CHECKED_ROWS));
         let few = Set {
             skips: (0..count).map(|probe| some_rows(probe as u32, few_rows.rows() as u32)).collect(),
             exact: (0..count).map(|probe| (probe, exact_scores(probes.row(probe), &few_rows))).collect(),
-            rows: Rows::load(&engine.device, &few_rows, CHECKED_CHUNK_ROWS, budget)?,
+            rows: Rows::load(
+                &engine.device,
+                &few_rows,
+                Placement { chunk_rows: CHECKED_CHUNK_ROWS, ..placement.over(few_rows.rows()) },
+                budget,
+            )?,
         };
         let mut spread: Vec<usize> =
             (0..CHECKED_PROBES).map(|place| place * (count - 1) / (CHECKED_PROBES - 1)).collect();
@@ -144,7 +151,7 @@ impl<'a> Rig<'a> {
         let many = Set {
             skips: vec![RowSet::default(); count],
             exact: spread.into_iter().map(|probe| (probe, exact_scores(probes.row(probe), rows))).collect(),
-            rows: Rows::load(&engine.device, rows, *chunk_rows, budget)?,
+            rows: Rows::load(&engine.device, rows, placement.over(rows.rows()), budget)?,
         };
         let (outcomes, deadline) = (HashMap::new(), Instant::now());
         Ok(Self { engine, probes, few, many, repeats: 1, deadline, fastest_ns: u64::MAX, outcomes })

@@ -4,6 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::backend::opencl::lanes::Strategy;
+use crate::backend::opencl::rows::Placement;
 use crate::backend::opencl::tests::{open, own_kernels, settings, unit_rows};
 use crate::config::CacheDir;
 
@@ -90,7 +91,8 @@ fn a_variant_that_is_wrong_is_shown_as_wrong_and_cannot_win() {
     let backend = open(&own);
     let engine = &mut *backend.engine.borrow_mut();
     let (rows, probes) = (Arc::new(unit_rows(1500, 16, 3)), unit_rows(5, 16, 4));
-    let parts = Parts { rows, probes: &probes, chunk_rows: 1000, budget: &backend.budget };
+    let placement = Placement { chunk_rows: 1000, ..backend.placement(0) };
+    let parts = Parts { rows, probes: &probes, placement, budget: &backend.budget };
     let mut rig = Rig::new(engine, &parts).unwrap();
     let base = Trial { variant: Tuning::WIDE.many, stage: Stage::Full, list: 8 };
     let sorted = Variant { strategy: Strategy::SortedInsertion, ..base.variant };
