@@ -96,7 +96,7 @@ fn every_fault_of_a_file_is_listed_with_its_key() {
         "recognition.margin: expected a number from 0 to 2, got \".nan\"",
         "backend.kind: expected auto, cpu, opencl or reference, got \"gpu\"",
         "backend.cpu.threads: expected an integer from 0 to 1024, got -1",
-        "backend.opencl.device: expected auto, part of a device's name (in quotes if it reads as a number), or numbers such as 0:1, got nothing (null)",
+        "backend.opencl.device: expected auto, all, part of a device's name (in quotes if it reads as a number), or numbers such as 0:1, got nothing (null)",
         "backend.opencl.kernel_dir: expected an existing folder (in quotes if it reads as a number), or null, got \"/no/such/folder\"",
     ];
     assert_eq!(lines, expected);
