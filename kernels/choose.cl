@@ -55,13 +55,17 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void set_cuts(
 {
     __local uint keys[CAPACITY];
     __local rank_t rank;
+    __local float before; // one work-item alone reads and writes what is certain of a probe
     const uint probe = get_group_id(0);
     const uint item = get_local_id(0);
+    if (item == 0) {
+        before = cuts[probe].y;
+    }
     for (uint i = item; i < maximum_count; i += RANK_ITEMS) {
         keys[i] = key_of(maxima[(size_t)probe * maximum_count + i]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float certain = cuts[probe].y;
+    float certain = before;
     float guessed = certain;
     if (maximum_count >= k) {
         const float off = 2.0f * ERROR_OF_PROBE(probe);
@@ -104,18 +108,21 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
     __local double sums[RANK_ITEMS];
     __local rank_t rank;
     __local uint survivor_count;
+    // One work-item alone reads and writes these where they are.
+    __local uint found_count;
+    __local float2 cut_before;
     const uint probe = get_group_id(0);
     const uint item = get_local_id(0);
-    const uint count = counts[probe];
     __global ulong *const answer = answers + (size_t)probe * (1 + answer_limit);
     __global const uint2 *const of_probe = found + (size_t)probe * CAPACITY;
     if (item == 0) {
         survivor_count = 0;
+        found_count = counts[probe];
+        counts[probe] = 0;
+        cut_before = cuts[probe];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (item == 0) {
-        counts[probe] = 0;
-    }
+    const uint count = found_count;
 
     // 1. Rows that cannot be among the first k for certain. What did not fit is missing, but the k-th of some rows is as certain.
     const uint held = min(count, (uint)CAPACITY);
@@ -124,7 +131,6 @@ __kernel __attribute__((reqd_work_group_size(RANK_ITEMS, 1, 1))) void choose(
         keys[i] = key_of(as_float(entry.y) - ERROR_OF_ROW(entry.x, probe));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float2 cut_before = cuts[probe];
     float cut = cut_before.y;
     if (held >= k) {
         cut = fmax(cut, value_of(kth_key(keys, held, k, 8, &rank)) - 2.0f * ERROR_OF_PROBE(probe));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lookalike::backend::opencl::{self, OpenClBackend};
 use lookalike::backend::{Ask, Backend, Coverage, RowSet, ScreenJob, Screened};
-use lookalike::config::{self, CacheDir, DeviceChoice, OpenClSettings, Sources};
+use lookalike::config::{self, CacheDir, DeviceChoice, OpenClScan, OpenClSettings, Sources};
 use lookalike::domain::Matrix;
 
 /// The test that a child process runs, and the variable that tells it that it is one.
@@ -139,9 +139,16 @@ fn oclgrind_reports_planted_faults() {
     }
 }
 
-/// A unit vector with no pattern that a fault could hide in.
+/// A unit vector with no pattern that a fault could hide in; others of other seeds.
 fn row(seed: usize, dim: usize) -> Vec<f32> {
-    let values: Vec<f64> = (0..dim).map(|i| (((seed * 31 + i * 17) % 101) as f64 - 50.0) / 50.0).collect();
+    let mut state = seed as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+    };
+    // The first few hardly depend on the seed.
+    (0..3).for_each(|_| _ = next());
+    let values: Vec<f64> = (0..dim).map(|_| next()).collect();
     let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
     values.iter().map(|value| (value / norm) as f32).collect()
 }
@@ -157,6 +164,7 @@ fn scan() {
     let kernel_dir = std::env::var_os(KERNEL_DIR).map(PathBuf::from);
     if kernel_dir.is_none() {
         scan_with(None, None);
+        scan_tiles();
     }
     let count = if kernel_dir.is_some() { 1 } else { VARIANTS.len() };
     for variant in &VARIANTS[..count] {
@@ -192,6 +200,35 @@ fn scan_with(kernel_dir: Option<&Path>, variant: Option<&str>) {
     let mut loaded = backend.load(&Arc::new(matrix(261, 13, 0))).unwrap();
     loaded.screen(&ScreenJob { probes: &few, asks: &asks(261)[..2], attempt: 0 }, &mut found).unwrap();
     assert!(found.probes.iter().all(|probe| probe.coverage == Coverage::All), "{found:?}");
+}
+
+/// The tiled scans: of few rows, of more equal ones than an answer holds, and of so many that a sample is scored first.
+fn scan_tiles() {
+    for scan in [OpenClScan::Bytes, OpenClScan::Floats] {
+        let settings = OpenClSettings {
+            device: DeviceChoice::Named("oclgrind".to_owned()),
+            scan,
+            cache_dir: CacheDir::Off,
+            ..config::load(&Sources::default()).unwrap().backend.opencl
+        };
+        let mut backend = OpenClBackend::open(&settings).unwrap();
+        // Floats are for many probes only.
+        let probes = matrix(if scan == OpenClScan::Floats { 33 } else { 5 }, 13, 500);
+        let skips: Vec<RowSet> =
+            (0..probes.rows() as u32).map(|probe| RowSet::from_ranges(vec![(probe, 2 * probe)])).collect();
+        let asks = skips.iter().map(|skip| Ask { k: 3, skip }).collect::<Vec<_>>();
+        let equal = Matrix::from_rows(13, vec![&*row(0, 13); 93]);
+        for (rows, coverage) in [
+            (equal, Coverage::Unknown),
+            (matrix(93, 13, 0), Coverage::Exact),
+            (matrix(4097, 13, 0), Coverage::Exact),
+        ] {
+            let mut loaded = backend.load(&Arc::new(rows)).unwrap();
+            let mut found = Screened::default();
+            loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut found).unwrap();
+            assert!(found.probes.iter().all(|probe| probe.coverage == coverage), "{scan:?}: {found:?}");
+        }
+    }
 }
 
 /// Writes what `lookalike tune` would, had it found `variant` fastest, and sees that it is taken.

@@ -22,8 +22,8 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// How many times as long a backend may take to open, or to make rows ready, as for a batch: copying them and compiling take long.
 const LOADING: u32 = 10;
 
-/// How long an answer is watched for before this thread sleeps until it comes.
-const ANSWER_SPIN: Duration = Duration::from_micros(500);
+/// An answer is watched for, so long at most, where the one before came as soon; else this thread sleeps until it comes.
+const ANSWER_SPIN: Duration = Duration::from_millis(2);
 
 /// How long the device's thread watches for the next job before it sleeps: as long as answers take to be verified and the next batch to
 /// be formed.
@@ -64,6 +64,8 @@ struct Ends {
     answers: Receiver<Answer>,
     lost: Option<BackendError>,
     places: u64,
+    /// How long the answer before took to come.
+    last: Duration,
 }
 
 enum Job {
@@ -99,7 +101,7 @@ impl Guarded {
     ) -> Result<Self, BackendError> {
         let (jobs, received) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
-        let ends = Ends { jobs: Some(jobs), answers, lost: None, places: 0 };
+        let ends = Ends { jobs: Some(jobs), answers, lost: None, places: 0, last: Duration::ZERO };
         let link = Arc::new(Link { ends: Mutex::new(ends), device: device.to_owned(), limit });
         std::thread::Builder::new()
             .name("device".to_owned())
@@ -238,10 +240,14 @@ impl Link {
         }
         let device = || self.device.clone();
         let limit = self.limit.saturating_mul(times);
-        if let Some(answer) = soon(ANSWER_SPIN, || ends.answers.try_recv().ok()) {
-            return Ok(answer);
-        }
-        let lost = match ends.answers.recv_timeout(limit) {
+        let started = Instant::now();
+        let watched = if ends.last < ANSWER_SPIN { ANSWER_SPIN } else { Duration::ZERO };
+        let answer = match soon(watched, || ends.answers.try_recv().ok()) {
+            Some(answer) => Ok(answer),
+            None => ends.answers.recv_timeout(limit),
+        };
+        ends.last = started.elapsed();
+        let lost = match answer {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Timeout) => BackendError::TimedOut { device: device(), limit },
             Err(RecvTimeoutError::Disconnected) => BackendError::Ended { device: device() },

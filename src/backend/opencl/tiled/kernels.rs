@@ -250,7 +250,13 @@ impl Work {
         };
         let units = wanted.div_ceil(unit_maxima * unit_groups);
         let most = CAPACITY / (unit_maxima * unit_groups);
-        let groups = units.max((self.units / self.probe_groups()).max(1)).min(most);
+        let spread = match self.arithmetic {
+            // Each takes more warps than one group fills.
+            Arithmetic::Matrix | Arithmetic::StandIn => self.units / self.probe_groups(),
+            // Groups are small: so many that each scores one set.
+            Arithmetic::Floats => sampled.div_ceil(unit_rows),
+        };
+        let groups = units.max(spread).clamp(1, most);
         let rounds = sampled.div_ceil(groups * unit_groups * unit_rows).max(1);
         let sets = self.rows.div_ceil(unit_rows);
         Some(Sample {
