@@ -229,8 +229,23 @@ async fn auto_says_why_it_chose_as_it_did() {
     assert!(info.backends[0].device.contains("Portable Computing Language"), "{info:?}");
     assert_eq!(
         info.backend_reason,
-        format!("backend.kind is auto and {} is usable", info.backends[0].device)
+        format!(
+            "backend.kind is auto and {} is usable; each gallery says which batches it scans",
+            info.backends[0].device
+        )
     );
+    // Each batch goes to the faster one, and the times say which that is.
+    let gallery = &info.galleries[0];
+    let sizes: Vec<u32> = gallery.batch_timings.iter().map(|timing| timing.probes).collect();
+    assert_eq!(sizes, [1, 8, 64, 256]);
+    for timing in &gallery.batch_timings {
+        let faster = if timing.cpu_ns < timing.opencl_ns { "cpu" } else { "opencl" };
+        assert!(timing.cpu_ns > 0 && timing.opencl_ns > 0 && timing.backend == faster, "{timing:?}");
+    }
+    assert!(gallery.batch_choice.starts_with("the faster one by measurement: "), "{gallery:?}");
+    let request = RecognizeRequest { probes: vec![probes().remove(0)], ..Default::default() };
+    let meta = server.recognition().recognize(request).await.unwrap().into_inner().meta.unwrap();
+    assert_eq!((&meta.backend, meta.fallback_reason.as_str()), (&gallery.batch_timings[0].backend, ""));
     server.stop().await.unwrap();
 }
 
