@@ -51,31 +51,38 @@ pub struct Crossover {
     most: usize,
 }
 
+/// What measuring gave.
+pub(super) struct Measured {
+    pub(super) crossover: Crossover,
+    /// The gallery on the CPU, where all of it was got ready for measuring.
+    pub(super) on_cpu: Option<Box<dyn Loaded>>,
+}
+
 impl Crossover {
-    /// Times `device`, which holds the rows of `matrix`, against `cpu`, in batches of at most `most` probes. Rows that the CPU got ready
-    /// for it are returned, where they are the whole gallery's. A gallery without rows has nothing to measure.
+    /// Times `device`, which holds the rows of `matrix`, against `cpu`, in batches of at most `most` probes. A gallery without rows has
+    /// nothing to measure.
     pub(super) fn measure(
         device: &mut dyn Loaded,
         cpu: &mut CpuBackend,
         matrix: &Arc<Matrix>,
         most: usize,
-    ) -> Result<Option<(Self, Option<Box<dyn Loaded>>)>, BackendError> {
+    ) -> Result<Option<Measured>, BackendError> {
         let rows = matrix.rows();
         if rows == 0 {
             return Ok(None);
         }
         let sampled = if rows <= SAMPLE_ROWS { Arc::clone(matrix) } else { Arc::new(first(matrix)) };
         let mut on_cpu = cpu.load(&sampled)?;
-        let share = rows as f64 / sampled.rows() as f64;
         let sizes = SIZES.iter().filter(|size| **size <= most).copied();
         let mut timings = Vec::new();
         for probes in sizes {
             let asked = between(matrix, probes);
-            let cpu_ns = (time(&mut *on_cpu, &asked)? as f64 * share) as u64;
+            let sample_ns = time(&mut *on_cpu, &asked)?;
+            let cpu_ns = (u128::from(sample_ns) * rows as u128 / sampled.rows() as u128) as u64;
             timings.push(BatchTiming { probes, cpu_ns, device_ns: time(device, &asked)? });
         }
-        let whole = (sampled.rows() == rows).then_some(on_cpu);
-        Ok(Some((Self { timings, rows, most }, whole)))
+        let on_cpu = (sampled.rows() == rows).then_some(on_cpu);
+        Ok(Some(Measured { crossover: Self { timings, rows, most }, on_cpu }))
     }
 
     /// Whether it holds for so many rows too.
@@ -165,7 +172,9 @@ fn between(matrix: &Matrix, count: usize) -> Matrix {
         }
         // At least a half, even of rows that are opposite to one another.
         let norm = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
-        sum.iter_mut().for_each(|value| *value /= norm);
+        for value in &mut sum {
+            *value /= norm;
+        }
         probes.push(&sum);
     }
     probes

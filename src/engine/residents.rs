@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::crossover::Crossover;
+use super::crossover::{Crossover, Measured};
 use super::outage::{Outage, Recovered};
 use super::pauses::Pauses;
 use super::plan::{self, BackendFallback, Reopen};
@@ -218,9 +218,9 @@ impl Residents {
         let (crossover, on_cpu) = match known {
             Some(known) => (known, None),
             None => match Crossover::measure(&mut *rows, &mut cpu, matrix, most)? {
-                Some((measured, on_cpu)) => {
-                    tracing::info!(gallery, choice = measured.sentence(), "CPU and device timed");
-                    (self.state.measured(gallery, measured), on_cpu)
+                Some(Measured { crossover, on_cpu }) => {
+                    tracing::info!(gallery, choice = crossover.sentence(), "CPU and device timed");
+                    (self.state.measured(gallery, crossover), on_cpu)
                 }
                 None => return Ok(resident(rows, primary, None)),
             },

@@ -241,12 +241,12 @@ fn a_share_of_the_rows_is_answered_by_the_gallery_s_numbers() {
     let (probes, skips) = (unit_rows(7, 16, 18), some_skips(7, 997));
     let settings = settings();
     let survey = devices(&settings);
-    for (place, rows) in [(0, 0..332), (1, 332..664), (2, 664..997)] {
+    for (place, rows) in [(0, 0..332_u32), (1, 332..664), (2, 664..997)] {
         let share = Share { place, of: 3 };
         let mut backend = OpenClBackend::open_device(&settings, survey.taken().unwrap()[0], share).unwrap();
         let mut loaded = backend.load(&matrix).unwrap();
         // What another device holds is left out here, and what a probe leaves out there does not matter.
-        let elsewhere = [(0, rows.start as u32), (rows.end as u32, 997)];
+        let elsewhere = [(0, rows.start), (rows.end, 997)];
         let own: Vec<RowSet> =
             skips.iter().map(|skip| RowSet::from_ranges([skip.ranges(), &elsewhere].concat())).collect();
         for k in [5, 400] {

@@ -347,7 +347,7 @@ fn take(
     found.rows.extend(entries.iter().map(|&entry| {
         let one = Candidate { row: !(entry as u32), raw: score_of((entry >> 32) as u32) };
         invalid += u64::from(!chunk.contains(&(one.row as usize)));
-        sound &= entry < before && one.raw.is_finite() && !(!skip.is_empty() && skip.contains(one.row));
+        sound &= entry < before && one.raw.is_finite() && (skip.is_empty() || !skip.contains(one.row));
         before = entry;
         one
     }));
