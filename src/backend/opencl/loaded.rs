@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::backend::{BackendError, Loaded, ScreenJob, Screened};
 
 use super::driver::device::Device;
-use super::program::{Programs, Recipe};
+use super::program::Programs;
 use super::rows::Rows;
 use super::tiled::{self, Arithmetic, ByteRows};
 use super::{lanes, tiled::Memory};
@@ -33,15 +33,6 @@ impl Engine {
     pub(super) fn working_bytes(&self) -> u64 {
         self.scratch.device_bytes() + self.memory.device_bytes()
     }
-
-    /// The kernels that serving the first `top_k` of `rows` needs, for any number of probes.
-    pub(super) fn recipes(&self, rows: &Rows, top_k: usize) -> Vec<Recipe> {
-        let mut recipes = lanes::recipes(rows, top_k, self.tuning);
-        if let Some(arithmetic) = self.tiled {
-            recipes.extend(tiled::recipes(rows, top_k, arithmetic));
-        }
-        recipes
-    }
 }
 
 /// Rows ready to be scanned.
@@ -58,6 +49,24 @@ impl LoadedRows {
         let mut loaded = Self { engine: Rc::clone(engine), rows, bytes: None };
         loaded.quantize()?;
         Ok(loaded)
+    }
+
+    /// Builds the kernels that serving the first `top_k` of the rows needs, for any number of probes; how many those are.
+    pub(super) fn warm_up(&self, top_k: usize) -> Result<usize, BackendError> {
+        let engine = &mut *self.engine.borrow_mut();
+        let mut recipes = lanes::recipes(&self.rows, top_k, engine.tuning);
+        if let Some(arithmetic) = self.arithmetic(engine) {
+            recipes.extend(tiled::recipes(&self.rows, top_k, arithmetic));
+        }
+        let count = recipes.len();
+        engine.programs.warm_up(&engine.device, recipes)?;
+        Ok(count)
+    }
+
+    /// How the tiled scan computes these rows: in `f32` where it would in bytes and there are none, as of rows that pass through.
+    fn arithmetic(&self, engine: &Engine) -> Option<Arithmetic> {
+        let missing = |arithmetic: Arithmetic| arithmetic.wants_bytes() && self.bytes.is_none();
+        engine.tiled.map(|wished| if missing(wished) { Arithmetic::Floats } else { wished })
     }
 
     /// Makes the rows' bytes, where they are wanted and fit.
@@ -78,7 +87,7 @@ impl Loaded for LoadedRows {
         into.begin(job.probes.rows());
         let engine = &mut *self.engine.borrow_mut();
         let rows = (&self.rows, self.bytes.as_ref());
-        match engine.tiled {
+        match self.arithmetic(engine) {
             Some(arithmetic) if tiled::takes(arithmetic, rows, job) => {
                 tiled::screen(engine, rows, arithmetic, job, into)
             }

@@ -171,13 +171,11 @@ impl OpenClBackend {
         Placement { range: self.share.rows(rows), chunk_rows: self.chunk_rows, zero_copy: self.zero_copy }
     }
 
-    /// Builds the kernels that serving these rows needs, if the settings say so. A further scan adds its recipes here.
-    fn warm_up(&self, rows: &Rows) -> Result<(), BackendError> {
+    /// Builds the kernels that serving these rows needs, if the settings say so.
+    fn warm_up(&self, rows: &LoadedRows) -> Result<(), BackendError> {
         let Some(top_k) = self.warm_up_top_k else { return Ok(()) };
-        let engine = &mut *self.engine.borrow_mut();
-        let recipes = engine.recipes(rows, top_k);
-        let (started, count) = (Instant::now(), recipes.len());
-        engine.programs.warm_up(&engine.device, recipes)?;
+        let started = Instant::now();
+        let count = rows.warm_up(top_k)?;
         tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
         Ok(())
     }
@@ -222,7 +220,8 @@ impl Backend for OpenClBackend {
         }
         let placement = self.placement(rows.rows());
         let rows = Rows::load(&self.engine.borrow().device, rows, placement, &self.budget)?;
-        self.warm_up(&rows)?;
-        Ok(Box::new(LoadedRows::new(&self.engine, rows)?))
+        let loaded = LoadedRows::new(&self.engine, rows)?;
+        self.warm_up(&loaded)?;
+        Ok(Box::new(loaded))
     }
 }

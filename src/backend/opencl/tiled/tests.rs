@@ -14,15 +14,22 @@ use crate::domain::{Matrix, canonical_score};
 
 const SCANS: [OpenClScan; 2] = [OpenClScan::Bytes, OpenClScan::Floats];
 
-fn open(scan: OpenClScan, chunk_rows: usize) -> OpenClBackend {
-    let settings = OpenClSettings {
+fn settings(scan: OpenClScan, chunk_rows: usize) -> OpenClSettings {
+    OpenClSettings {
         device: DeviceChoice::Named("Portable Computing Language".to_owned()),
         chunk_rows,
         scan,
         cache_dir: CacheDir::Off,
         ..config::load(&Sources::default()).unwrap().backend.opencl
-    };
-    OpenClBackend::open(&settings)
+    }
+}
+
+fn open(scan: OpenClScan, chunk_rows: usize) -> OpenClBackend {
+    open_with(&settings(scan, chunk_rows))
+}
+
+fn open_with(settings: &OpenClSettings) -> OpenClBackend {
+    OpenClBackend::open(settings)
         .unwrap_or_else(|error| panic!("these tests need PoCL (apt-get install pocl-opencl-icd): {error}"))
 }
 
@@ -150,23 +157,42 @@ fn skipped_rows_appear_nowhere_and_lower_no_cut() {
 
 #[test]
 fn chunks_are_answered_one_by_one_and_together() {
-    let skip = RowSet::default();
     for scan in SCANS {
         for chunk_rows in [1, 93, 5000] {
-            let mut backend = open(scan, chunk_rows);
             let rows = Arc::new(rows_around(if chunk_rows == 1 { 37 } else { 9973 }, 24, 9));
-            let probes = rows_around(35, 24, 10);
-            let asks = vec![Ask { k: 8, skip: &skip }; 35];
-            let mut loaded = backend.load(&rows).unwrap();
-            let mut screened = Screened::default();
-            loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
-            for (probe, found) in screened.probes.iter_mut().enumerate() {
-                assert_eq!(found.coverage, Coverage::Exact, "{scan:?}, {chunk_rows} rows a chunk");
-                let expected = expected(&rows, probes.row(probe), asks[probe]);
-                found.rows.sort_by(|a, b| b.raw.total_cmp(&a.raw).then(a.row.cmp(&b.row)));
-                assert_eq!(found.rows[..expected.len()], expected, "{scan:?}, {chunk_rows} rows a chunk");
-            }
+            check_chunks(&rows, &mut open(scan, chunk_rows), &format!("{scan:?}, {chunk_rows} rows a chunk"));
         }
+    }
+}
+
+/// There are no bytes of rows that do not stay on the device.
+#[test]
+fn rows_that_pass_through_the_device_are_answered_in_floats() {
+    let rows = Arc::new(rows_around(9973, 24, 9));
+    let memory_limit_bytes = Some(rows.bytes() as u64 / 2);
+    for chunk_rows in [0, 2000] {
+        let settings = OpenClSettings {
+            zero_copy: false,
+            memory_limit_bytes,
+            ..settings(OpenClScan::Bytes, chunk_rows)
+        };
+        check_chunks(&rows, &mut open_with(&settings), &format!("{chunk_rows} rows a chunk"));
+    }
+}
+
+/// Each chunk gives its own first k, and more than k in all.
+fn check_chunks(rows: &Arc<Matrix>, backend: &mut OpenClBackend, what: &str) {
+    let skip = RowSet::default();
+    let probes = rows_around(35, 24, 10);
+    let asks = vec![Ask { k: 8, skip: &skip }; 35];
+    let mut loaded = backend.load(rows).unwrap();
+    let mut screened = Screened::default();
+    loaded.screen(&ScreenJob { probes: &probes, asks: &asks, attempt: 0 }, &mut screened).unwrap();
+    for (probe, found) in screened.probes.iter_mut().enumerate() {
+        assert_eq!(found.coverage, Coverage::Exact, "{what}");
+        let expected = expected(rows, probes.row(probe), asks[probe]);
+        found.rows.sort_by(|a, b| b.raw.total_cmp(&a.raw).then(a.row.cmp(&b.row)));
+        assert_eq!(found.rows[..expected.len()], expected, "{what}");
     }
 }
 
