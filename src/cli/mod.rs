@@ -12,6 +12,7 @@ mod doctor;
 mod gallery;
 mod output;
 mod probe;
+mod quality;
 mod recognize;
 mod search;
 mod serve;
@@ -52,6 +53,13 @@ enum Command {
     /// Fill, inspect and check the galleries of a data folder.
     #[command(subcommand)]
     Gallery(gallery::GalleryCommand),
+    /// Choose prototypes among the embeddings of each person: few, and such that the others are recognised.
+    Select(quality::SelectArgs),
+    /// Say how a gallery does on probes of whom it is known who they are; exit code 3 where that is not good enough.
+    Validate(quality::ValidateArgs),
+    /// Find the threshold and least margin for a wished-for rate of false positives, and say how certain it is; exit code 3 where the
+    /// embeddings are too few to promise it.
+    Calibrate(quality::CalibrateArgs),
     /// List the OpenCL devices, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Say what OpenCL and the CPU are like here, and what to do about each trouble; exit code 3 where something is wrong.
@@ -96,6 +104,9 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Search(args) => search::run(&settings, args, output),
         Command::Recognize(args) => recognize::run(&settings, args, output),
         Command::Gallery(command) => gallery::run(&settings, command, output),
+        Command::Select(args) => quality::select(&settings, args, output),
+        Command::Validate(args) => quality::validate(&settings, args, output),
+        Command::Calibrate(args) => quality::calibrate(&settings, args, output),
         Command::Devices(args) => devices::run(&settings, args, output),
         Command::Doctor(args) => doctor::run(&settings, args, output),
         Command::Probe(args) => probe::run(args, output),

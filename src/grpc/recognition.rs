@@ -91,6 +91,22 @@ impl Recognition for RecognitionService {
         });
         Ok(Response::new(reply.await?))
     }
+
+    async fn explain(
+        &self,
+        request: Request<proto::ExplainRequest>,
+    ) -> Result<Response<proto::ExplainResponse>, Status> {
+        let (id, message) = unwrap(request);
+        let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
+        let asked = request::explain(message, snapshot, self.serving.limits())?;
+        let (threshold, min_margin) = (asked.query.threshold, asked.query.min_margin);
+        let snapshot = Arc::clone(&asked.query.snapshot);
+        let answer = recognizer.recognize(asked.query).await?;
+        observe(&recognizer, &answer.report);
+        let cut = |place| recognizer.cut(&snapshot, Some(place), (threshold, min_margin));
+        let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
+        Ok(Response::new(reply::explain(&snapshot, (asked.probe_ids, &answer), cut, meta)))
+    }
 }
 
 fn unwrap<T>(request: Request<T>) -> (Option<RequestId>, T) {

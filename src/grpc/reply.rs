@@ -5,8 +5,8 @@ use super::proto;
 use super::request::Wanted;
 use crate::engine::{Ranked, ScanReport};
 use crate::gallery::Snapshot;
-use crate::recognize::decision::Decision;
-use crate::recognize::{Recognition, RecognizeAnswer, SearchAnswer};
+use crate::recognize::decision::{Cut, Decision};
+use crate::recognize::{Recognition, RecognizeAnswer, SearchAnswer, explain};
 use crate::telemetry::Label;
 
 pub(super) fn search(
@@ -86,6 +86,45 @@ fn recognized(snapshot: &Snapshot, probe_id: String, recognition: &Recognition) 
         min_margin: verdict.cut.min_margin.get(),
         threshold_headroom: verdict.threshold_headroom(),
         margin_headroom: verdict.margin_headroom(),
+    }
+}
+
+/// The reply to one probe; `cut` is what applies where the identity at a place is the best.
+pub(super) fn explain(
+    snapshot: &Snapshot,
+    (probe_ids, answer): (Vec<String>, &RecognizeAnswer),
+    cut: impl Fn(usize) -> Cut,
+    meta: proto::ResponseMeta,
+) -> proto::ExplainResponse {
+    let one = answer.recognitions.first();
+    let leading = one.into_iter().flat_map(|one| {
+        let margin = one.verdict.margin;
+        one.candidates.iter().enumerate().map(move |(at, row)| (at, *row, one.candidates[0].score, margin))
+    });
+    let leading = leading.map(|(at, row, best, margin)| {
+        let view = snapshot.row(row.row as usize);
+        let cut = cut(view.identity);
+        let headroom = |from: f32| (f64::from(row.score) - f64::from(from)) as f32;
+        proto::ExplainedCandidate {
+            candidate: Some(candidate(snapshot, row)),
+            origin: view.origin.as_str().to_owned(),
+            prototypes: snapshot.rows_of(view.identity).len() as u32,
+            threshold: cut.threshold.get(),
+            min_margin: cut.min_margin.get(),
+            threshold_headroom: headroom(cut.threshold.get()),
+            lead: if at == 0 { margin } else { Some(headroom(best)) },
+        }
+    });
+    let turns = one.into_iter().flat_map(|one| explain::turns(&one.verdict)).map(|turn| proto::Turn {
+        decision: decision(turn.decision).into(),
+        threshold: turn.cut.threshold.get(),
+        min_margin: turn.cut.min_margin.get(),
+    });
+    proto::ExplainResponse {
+        leading: leading.collect(),
+        turns: turns.collect(),
+        recognition: probe_ids.into_iter().zip(one).map(|(id, one)| recognized(snapshot, id, one)).next(),
+        meta: Some(meta),
     }
 }
 

@@ -106,17 +106,8 @@ pub(super) fn recognize(
 ) -> Result<Recognize, Status> {
     check_model(&request.model_id, &snapshot)?;
     let mut violations = Violations::default();
-    let threshold = request.threshold.and_then(|value| violations.take("threshold", Threshold::parse(value)));
-    let min_margin = request.min_margin.and_then(|value| violations.take("min_margin", Margin::parse(value)));
-    let max_candidates = match request.max_candidates as usize {
-        0 => DEFAULT_CANDIDATES.min(limits.max_candidates),
-        count if count <= limits.max_candidates => count,
-        count => {
-            violations
-                .push("max_candidates", format!("expected 0 to {}, got {count}", limits.max_candidates));
-            count
-        }
-    };
+    let (threshold, min_margin) = parse_cut((request.threshold, request.min_margin), &mut violations);
+    let max_candidates = parse_candidates(request.max_candidates, limits, &mut violations);
     let (probes, probe_ids) = parse_probes(request.probes, &snapshot, limits, &mut violations);
     if !violations.is_empty() {
         return Err(violations.into());
@@ -130,6 +121,48 @@ pub(super) fn recognize(
         unique_in_group: request.unique_in_group,
     };
     Ok(Recognize { query, probe_ids })
+}
+
+pub(super) fn explain(
+    request: proto::ExplainRequest,
+    snapshot: Arc<Snapshot>,
+    limits: &Limits,
+) -> Result<Recognize, Status> {
+    check_model(&request.model_id, &snapshot)?;
+    let mut violations = Violations::default();
+    let (threshold, min_margin) = parse_cut((request.threshold, request.min_margin), &mut violations);
+    let max_candidates = parse_candidates(request.max_candidates, limits, &mut violations);
+    let probe = request.probe.unwrap_or_default();
+    let probe_ids = vec![probe.id.clone()];
+    let probes = parse_probe("probe", probe, &snapshot, &mut violations).into_iter().collect();
+    if !violations.is_empty() {
+        return Err(violations.into());
+    }
+    let query =
+        RecognizeQuery { snapshot, probes, threshold, min_margin, max_candidates, unique_in_group: false };
+    Ok(Recognize { query, probe_ids })
+}
+
+fn parse_cut(
+    (threshold, min_margin): (Option<f32>, Option<f32>),
+    violations: &mut Violations,
+) -> (Option<Threshold>, Option<Margin>) {
+    (
+        threshold.and_then(|value| violations.take("threshold", Threshold::parse(value))),
+        min_margin.and_then(|value| violations.take("min_margin", Margin::parse(value))),
+    )
+}
+
+fn parse_candidates(asked: u32, limits: &Limits, violations: &mut Violations) -> usize {
+    match asked as usize {
+        0 => DEFAULT_CANDIDATES.min(limits.max_candidates),
+        count if count <= limits.max_candidates => count,
+        count => {
+            violations
+                .push("max_candidates", format!("expected 0 to {}, got {count}", limits.max_candidates));
+            count
+        }
+    }
 }
 
 fn check_model(asked: &str, snapshot: &Snapshot) -> Result<(), Status> {
@@ -149,26 +182,35 @@ fn parse_probes(
         violations.push("probes", format!("expected 1 to {} probes, got {count}", limits.max_probes));
         return (Vec::new(), Vec::new());
     }
-    let (dim, norm) = (snapshot.profile().dim, snapshot.profile().norm);
     let mut parsed = Vec::with_capacity(count);
     let mut ids = Vec::with_capacity(count);
     for (place, probe) in probes.into_iter().enumerate() {
         if violations.is_full() {
             break;
         }
-        let path = format!("probes[{place}]");
-        check_lengths(&path, &probe, violations);
-        if let Some(embedding) = parse_embedding(&path, probe.embedding, (dim, norm), violations) {
-            let exclude = Exclusions {
-                identities: probe.exclude_identities,
-                prototypes: probe.exclude_prototypes,
-                sources: probe.exclude_sources,
-            };
-            parsed.push(Probe { embedding, group: probe.group, exclude });
-        }
-        ids.push(probe.id);
+        ids.push(probe.id.clone());
+        parsed.extend(parse_probe(&format!("probes[{place}]"), probe, snapshot, violations));
     }
     (parsed, ids)
+}
+
+/// The probe at `path`; `None` where `violations` gained an entry of its embedding.
+fn parse_probe(
+    path: &str,
+    probe: proto::Probe,
+    snapshot: &Snapshot,
+    violations: &mut Violations,
+) -> Option<Probe> {
+    let (dim, norm) = (snapshot.profile().dim, snapshot.profile().norm);
+    check_lengths(path, &probe, violations);
+    let embedding = parse_embedding(path, probe.embedding, (dim, norm), violations)?;
+    let exclude = Exclusions {
+        identities: probe.exclude_identities,
+        prototypes: probe.exclude_prototypes,
+        sources: probe.exclude_sources,
+        rows: Vec::new(),
+    };
+    Some(Probe { embedding, group: probe.group, exclude })
 }
 
 fn check_lengths(path: &str, probe: &proto::Probe, violations: &mut Violations) {

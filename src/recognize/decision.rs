@@ -61,13 +61,17 @@ fn difference(a: f32, b: f32) -> f32 {
 /// Decides from the best scores of the best and the second identity, where there are any; `second <= best`.
 pub fn decide(best: Option<f32>, second: Option<f32>, cut: Cut) -> Verdict {
     let margin = best.zip(second).map(|(best, second)| difference(best, second));
-    let decision = match (best, margin) {
+    Verdict { decision: conclude(best, margin, cut), cut, score: best, margin }
+}
+
+/// Decides from the best identity's score and its lead over any other, where there are any.
+pub fn conclude(score: Option<f32>, margin: Option<f32>, cut: Cut) -> Decision {
+    match (score, margin) {
         (None, _) => Decision::NoCandidate,
-        (Some(best), _) if best < cut.threshold.get() => Decision::BelowThreshold,
+        (Some(score), _) if score < cut.threshold.get() => Decision::BelowThreshold,
         (Some(_), Some(margin)) if margin < cut.min_margin.get() => Decision::Ambiguous,
         (Some(_), _) => Decision::Recognized,
-    };
-    Verdict { decision, cut, score: best, margin }
+    }
 }
 
 /// A probe that takes part in one photo, one person.

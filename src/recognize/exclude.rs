@@ -1,9 +1,9 @@
-//! What a probe leaves out, by name, and the rows that these names mean.
+//! What a probe leaves out, and the rows that this means.
 
 use crate::backend::RowSet;
 use crate::gallery::Snapshot;
 
-/// Names to leave out; unknown ones leave out nothing.
+/// What to leave out; unknown names leave out nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions {
     /// Persons.
@@ -12,6 +12,8 @@ pub struct Exclusions {
     pub prototypes: Vec<String>,
     /// Sources.
     pub sources: Vec<String>,
+    /// Physical rows of the generation that is asked, for callers that hold it: a name may be ambiguous, a row is not.
+    pub rows: Vec<u32>,
 }
 
 impl Exclusions {
@@ -25,6 +27,7 @@ impl Exclusions {
             .map(|rows| (rows.start as u32, rows.end as u32));
         let prototypes = self.prototypes.iter().flat_map(|name| snapshot.rows_of_prototype(name)).map(single);
         let sources = self.sources.iter().flat_map(|name| snapshot.rows_of_source(name)).map(single);
-        RowSet::from_ranges(identities.chain(prototypes).chain(sources).collect())
+        let rows = self.rows.iter().map(|&row| (row, row + 1));
+        RowSet::from_ranges(identities.chain(prototypes).chain(sources).chain(rows).collect())
     }
 }

@@ -1,11 +1,12 @@
 //! The two questions: which prototypes are nearest ([`Recognizer::search`]), and who is this ([`Recognizer::recognize`]).
 //!
-//! [`decision`] is pure: scores in, conclusions out. [`pipeline`] gets it the scores, exactly, however many scans that takes.
+//! [`decision`] is pure: scores in, conclusions out; [`explain`] says what would turn one. [`pipeline`] gets it the scores, exactly, however many scans that takes.
 //!
 //! Invariants: a margin is the real one or absent; an identity is named for a recognised probe alone.
 
 pub mod decision;
 mod exclude;
+pub mod explain;
 mod identities;
 mod pipeline;
 
@@ -20,7 +21,7 @@ use crate::config::RecognitionSettings;
 use crate::domain::{Embedding, Margin, Threshold, TopK};
 use crate::engine::{Engine, EngineError, Ranked, ScanReport};
 use crate::gallery::{DEFAULT_GALLERY, Snapshot};
-use decision::Verdict;
+use decision::{Cut, Verdict};
 
 /// One embedding asked about.
 #[derive(Clone, Debug)]
@@ -141,6 +142,23 @@ impl Recognizer {
             name: name.to_owned(),
             served: self.galleries.keys().cloned().collect(),
         })
+    }
+
+    /// What applies to a probe whose best identity stands at this place: what is asked for, else the identity's own, else the gallery's,
+    /// else the configuration's.
+    pub fn cut(
+        &self,
+        snapshot: &Snapshot,
+        best: Option<usize>,
+        (threshold, min_margin): (Option<Threshold>, Option<Margin>),
+    ) -> Cut {
+        let best = best.map(|place| snapshot.identity(place));
+        let (own_threshold, own_margin) = best.map_or((None, None), |best| (best.threshold, best.min_margin));
+        let (default_threshold, default_margin) = self.defaults_of(snapshot);
+        Cut {
+            threshold: threshold.or(own_threshold).unwrap_or(default_threshold),
+            min_margin: min_margin.or(own_margin).unwrap_or(default_margin),
+        }
     }
 
     /// The threshold and least margin of a gallery where neither request nor identity says another.

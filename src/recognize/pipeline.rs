@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::decision::{self, Contender, Cut, Verdict};
+use super::decision::{self, Contender, Verdict};
 use super::identities::Ranker;
 use super::{Probe, Recognition, RecognizeAnswer, RecognizeQuery, Recognizer, SearchAnswer, SearchQuery};
 use crate::backend::RowSet;
@@ -59,15 +59,8 @@ impl Recognizer {
 
     fn decide(&self, query: &RecognizeQuery, ranking: &[Ranked]) -> Verdict {
         let snapshot = &query.snapshot;
-        let best = ranking.first().map(|best| snapshot.identity(snapshot.identity_of(best.row as usize)));
-        let (threshold, min_margin) = self.defaults_of(snapshot);
-        let cut = Cut {
-            threshold: query.threshold.or(best.as_ref().and_then(|best| best.threshold)).unwrap_or(threshold),
-            min_margin: query
-                .min_margin
-                .or(best.as_ref().and_then(|best| best.min_margin))
-                .unwrap_or(min_margin),
-        };
+        let best = ranking.first().map(|best| snapshot.identity_of(best.row as usize));
+        let cut = self.cut(snapshot, best, (query.threshold, query.min_margin));
         let score = |place: usize| ranking.get(place).map(|ranked| ranked.score);
         decision::decide(score(0), score(1), cut)
     }

@@ -37,6 +37,8 @@ closed_sets! {
         Search = "Recognition/Search",
         /// `lookalike.v1.Recognition/Recognize`.
         Recognize = "Recognition/Recognize",
+        /// `lookalike.v1.Recognition/Explain`.
+        Explain = "Recognition/Explain",
         /// `lookalike.v1.Operations/GetInfo`.
         GetInfo = "Operations/GetInfo",
         /// `grpc.health.v1.Health/Check`.
@@ -224,6 +226,7 @@ impl Method {
         match path {
             "/lookalike.v1.Recognition/Search" => Self::Search,
             "/lookalike.v1.Recognition/Recognize" => Self::Recognize,
+            "/lookalike.v1.Recognition/Explain" => Self::Explain,
             "/lookalike.v1.Operations/GetInfo" => Self::GetInfo,
             "/grpc.health.v1.Health/Check" => Self::HealthCheck,
             "/grpc.health.v1.Health/Watch" => Self::HealthWatch,
@@ -309,6 +312,7 @@ mod tests {
         for (path, method) in [
             ("/lookalike.v1.Recognition/Search", Method::Search),
             ("/lookalike.v1.Recognition/Recognize", Method::Recognize),
+            ("/lookalike.v1.Recognition/Explain", Method::Explain),
             ("/lookalike.v1.Operations/GetInfo", Method::GetInfo),
             ("/grpc.health.v1.Health/Check", Method::HealthCheck),
             ("/grpc.health.v1.Health/Watch", Method::HealthWatch),

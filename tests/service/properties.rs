@@ -127,6 +127,7 @@ impl Case {
                     if row % 2 == 0 { format!("person/{}/{row}", row % IDENTITIES) } else { row.to_string() }
                 })
                 .collect(),
+            rows: Vec::new(),
             sources: asked.sources.iter().map(|source| format!("photo {source}")).collect(),
         }
     }

@@ -43,9 +43,9 @@ pub(super) struct FolderArgs {
 }
 
 impl FolderArgs {
-    fn path(self, settings: &SettingsArgs) -> Result<PathBuf, ConfigError> {
-        match self.data {
-            Some(path) => Ok(path),
+    pub(super) fn path(&self, settings: &SettingsArgs) -> Result<PathBuf, ConfigError> {
+        match &self.data {
+            Some(path) => Ok(path.clone()),
             None => Ok(settings.load([])?.storage.path),
         }
     }
@@ -55,10 +55,10 @@ impl FolderArgs {
 #[derive(Debug, Args)]
 pub(super) struct OneArgs {
     #[command(flatten)]
-    folder: FolderArgs,
+    pub(super) folder: FolderArgs,
     /// Which gallery.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_GALLERY)]
-    gallery: String,
+    pub(super) gallery: String,
 }
 
 pub(super) fn run(

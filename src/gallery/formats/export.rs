@@ -1,6 +1,9 @@
 //! Prototypes written as files that [`read_prototypes`](super::read_prototypes) reads back.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use super::output::Complete;
 use super::{FormatError, Problem, npy};
@@ -44,6 +47,33 @@ pub fn write_prototypes(
     labels.put_in_place()?;
     vectors.put_in_place()?;
     Ok(files)
+}
+
+/// One line of a file of prototypes that carries their labels and how they were chosen.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ExportLine<'a> {
+    /// The prototype's id.
+    pub id: &'a str,
+    /// The person.
+    pub identity: &'a str,
+    /// Where it came from; may be empty.
+    pub source: &'a str,
+    /// How it was chosen, as [`Origin::as_str`](crate::domain::Origin::as_str) has it.
+    pub origin: &'a str,
+    /// The vector.
+    pub embedding: &'a [f32],
+}
+
+/// Writes prototypes as JSON Lines.
+pub fn write_jsonl<'a>(path: &Path, lines: impl Iterator<Item = ExportLine<'a>>) -> Result<(), FormatError> {
+    let file = Complete::write(path, |out| {
+        for line in lines {
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    file.put_in_place()
 }
 
 fn refused(path: &Path, reason: &str) -> FormatError {

@@ -157,9 +157,14 @@ impl Snapshot {
         self.row_count() == 0
     }
 
+    /// The place among [`Self::identities`] of the person of that name.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.names.places(name).next()
+    }
+
     /// The physical rows of an identity; none for an unknown name.
     pub fn rows_of_identity(&self, name: &str) -> Option<Range<usize>> {
-        self.names.places(name).next().map(|place| self.rows_of(place))
+        self.place_of(name).map(|place| self.rows_of(place))
     }
 
     /// The physical rows that `reference` names: `identity/prototype_id` one, a bare `prototype_id` every one that carries

@@ -15,6 +15,7 @@
 
 mod error;
 mod import;
+mod limits;
 mod list;
 mod names;
 mod open;
