@@ -18,11 +18,11 @@ SAMPLE = ROOT / "sample"
 FACES = ROOT.parent / "shared/data/faces"
 
 
-def lookalike(*arguments):
-    """Runs the program and returns what it printed."""
-    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def lookalike(*arguments, code=0):
+    """Runs the program, which must end with this code, and returns what it printed; of a run that fails also what it said."""
+    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 @dataclass

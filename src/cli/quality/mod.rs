@@ -2,6 +2,7 @@
 //! flags, files, tables and pictures.
 
 mod calibrate;
+mod cluster;
 mod html;
 mod plot;
 mod select;
@@ -17,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::NamedTempFile;
 
 pub(super) use calibrate::{CalibrateArgs, run as calibrate};
+pub(super) use cluster::{ClusterArgs, run as cluster};
 pub(super) use select::{SelectArgs, run as select};
 pub(super) use validate::{ValidateArgs, run as validate};
 
