@@ -60,6 +60,8 @@ enum Command {
     /// Find the threshold and least margin for a wished-for rate of false positives, and say how certain it is; exit code 3 where the
     /// embeddings are too few to promise it.
     Calibrate(quality::CalibrateArgs),
+    /// List what is doubtful in a gallery, and what would change without it. Nothing is changed.
+    Audit(quality::AuditArgs),
     /// Group the probes of a batch that nobody knows, so that a person need be asked once for each group.
     Cluster(quality::ClusterArgs),
     /// List the OpenCL devices, and which one would be used.
@@ -109,6 +111,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Select(args) => quality::select(&settings, args, output),
         Command::Validate(args) => quality::validate(&settings, args, output),
         Command::Calibrate(args) => quality::calibrate(&settings, args, output),
+        Command::Audit(args) => quality::audit(&settings, args, output),
         Command::Cluster(args) => quality::cluster(&settings, args, output),
         Command::Devices(args) => devices::run(&settings, args, output),
         Command::Doctor(args) => doctor::run(&settings, args, output),

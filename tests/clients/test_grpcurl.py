@@ -39,6 +39,19 @@ def test_gets_a_decision(server):
     assert recognition["identity"] == expected["nearest"]
 
 
+def test_explains_a_decision(server):
+    probe = first_probe()
+    request = {"probe": {"id": probe["id"], "embedding": {"values": probe["embedding"]}}, "maxCandidates": 2}
+    answer = json.loads(grpcurl(server, "-d", json.dumps(request), server.address, "lookalike.v1.Recognition/Explain"))
+    first, second = answer["leading"]
+    assert answer["recognition"]["identity"] == first["candidate"]["identity"] == probe["identity"]
+    assert first["origin"] == "import" and first["lead"] == answer["recognition"]["margin"] > 0 > second["lead"]
+    turns = {turn["decision"]: turn for turn in answer["turns"]}
+    assert set(turns) == {"DECISION_BELOW_THRESHOLD", "DECISION_AMBIGUOUS"}
+    assert turns["DECISION_BELOW_THRESHOLD"]["threshold"] > answer["recognition"]["score"]
+    assert turns["DECISION_AMBIGUOUS"]["minMargin"] > answer["recognition"]["margin"]
+
+
 def test_says_what_is_wrong_by_field(server):
     request = {"probes": [{"embedding": {"values": [1, 2, 3]}}]}
     told = grpcurl(server, "-d", json.dumps(request), server.address, "lookalike.v1.Recognition/Recognize", fails=True)

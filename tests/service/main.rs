@@ -8,6 +8,7 @@ mod agreement;
 mod batching;
 mod broken;
 mod engine;
+mod explain;
 mod faults;
 mod lifecycle;
 mod load;

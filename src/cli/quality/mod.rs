@@ -1,6 +1,7 @@
 //! `lookalike select`, `validate` and the like: recognition quality, measured and improved. What is computed stands in `crate::quality`; here are
 //! flags, files, tables and pictures.
 
+mod audit;
 mod calibrate;
 mod cluster;
 mod html;
@@ -17,6 +18,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::NamedTempFile;
 
+pub(super) use audit::{AuditArgs, run as audit};
 pub(super) use calibrate::{CalibrateArgs, run as calibrate};
 pub(super) use cluster::{ClusterArgs, run as cluster};
 pub(super) use select::{SelectArgs, run as select};
