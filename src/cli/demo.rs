@@ -98,7 +98,7 @@ fn fill(sample: &Path, data: &Path) -> anyhow::Result<()> {
         min_margin: Some(Margin::parse(MIN_MARGIN)?),
     };
     let files = (&*sample.join("gallery.npy"), Some(&*sample.join("gallery.csv")));
-    import_files(data, DEFAULT_GALLERY, files, options)?;
+    import_files((data, DEFAULT_GALLERY), files, options, &mut |_, _| Ok(()))?;
     Ok(())
 }
 

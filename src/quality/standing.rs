@@ -4,6 +4,7 @@
 //! identity out; its own from [`Pairs`], or from a scan where the identity is large.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
@@ -85,60 +86,72 @@ pub fn in_order(snapshot: &Snapshot, a: &Ranked, b: &Ranked) -> Ordering {
 
 /// The standing of every row, in physical order.
 pub async fn standings(asking: &Asking<'_>, on_done: OnDone<'_>) -> Result<Vec<Standing>, EngineError> {
+    let rows: Vec<usize> = (0..asking.snapshot.row_count()).collect();
+    standings_of(asking, &rows, on_done).await
+}
+
+/// The standing of some rows, in the order in which they are given.
+pub async fn standings_of(
+    asking: &Asking<'_>,
+    rows: &[usize],
+    on_done: OnDone<'_>,
+) -> Result<Vec<Standing>, EngineError> {
     let snapshot = asking.snapshot;
-    let without_own = |row: usize| {
-        let name = snapshot.identity(snapshot.identity_of(row)).name.to_owned();
-        row_as_probe(snapshot, row, Exclusions { identities: vec![name], ..Exclusions::default() })
+    let without_own = |at: usize| {
+        let name = snapshot.identity(snapshot.identity_of(rows[at])).name.to_owned();
+        row_as_probe(snapshot, rows[at], Exclusions { identities: vec![name], ..Exclusions::default() })
     };
-    let rivals = asking.recognize(snapshot.row_count(), without_own, 2, on_done).await?;
-    let own = nearest_own(asking).await?;
-    let rows = rivals.into_iter().zip(own).enumerate();
+    let rivals = asking.recognize(rows.len(), without_own, 2, on_done).await?;
+    let own = nearest_own(asking, rows).await?;
     Ok(rows
-        .map(|(row, (rivals, own))| Standing {
+        .iter()
+        .zip(rivals)
+        .map(|(&row, rivals)| Standing {
             row,
             identity: snapshot.identity_of(row),
-            own,
+            own: own.get(&row).copied(),
             rivals: rivals.candidates,
         })
         .collect())
 }
 
-/// For every row the nearest other row of its identity.
-async fn nearest_own(asking: &Asking<'_>) -> Result<Vec<Option<Ranked>>, EngineError> {
+/// For each of these rows the nearest other row of its identity, where it has one.
+async fn nearest_own(asking: &Asking<'_>, rows: &[usize]) -> Result<HashMap<usize, Ranked>, EngineError> {
     let snapshot = asking.snapshot;
-    let mut own: Vec<Option<Ranked>> = vec![None; snapshot.row_count()];
-    let places: Vec<usize> = (0..snapshot.identity_count()).collect();
-    let (small, large): (Vec<usize>, Vec<usize>) =
-        places.into_iter().partition(|place| snapshot.rows_of(*place).len() <= MOST_PAIRED);
-    let found: Vec<(usize, Vec<Option<Ranked>>)> =
-        small.into_par_iter().map(|place| (place, nearest_among(snapshot, place))).collect();
-    for (place, nearest) in found {
-        own[snapshot.rows_of(place)].copy_from_slice(&nearest);
+    let mut of_identities: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &row in rows {
+        of_identities.entry(snapshot.identity_of(row)).or_default().push(row);
     }
+    let (small, large): (Vec<_>, Vec<_>) =
+        of_identities.into_iter().partition(|(place, _)| snapshot.rows_of(*place).len() <= MOST_PAIRED);
+    let mut own: HashMap<usize, Ranked> = small
+        .into_par_iter()
+        .flat_map_iter(|(place, wanted)| nearest_among(snapshot, place, wanted))
+        .collect();
     let all = snapshot.row_count() as u32;
-    for place in large {
+    for (place, wanted) in large {
         let rows = snapshot.rows_of(place);
         let (start, end) = (rows.start as u32, rows.end as u32);
         let probe = |at: usize| {
-            let row = start + at as u32;
-            let skip = RowSet::from_ranges(vec![(0, start), (row, row + 1), (end, all)]);
-            (snapshot.matrix().row(row as usize), skip)
+            let row = wanted[at];
+            let skip = RowSet::from_ranges(vec![(0, start), (row as u32, row as u32 + 1), (end, all)]);
+            (snapshot.matrix().row(row), skip)
         };
-        let found = asking.search(rows.len(), probe, 1, &mut |_, _| ()).await?;
-        for (row, nearest) in rows.zip(found) {
-            own[row] = nearest.first().copied();
-        }
+        let found = asking.search(wanted.len(), probe, 1, &mut |_, _| ()).await?;
+        let found = wanted.iter().zip(&found);
+        own.extend(found.filter_map(|(&row, nearest)| Some((row, *nearest.first()?))));
     }
     Ok(own)
 }
 
-fn nearest_among(snapshot: &Snapshot, place: usize) -> Vec<Option<Ranked>> {
+fn nearest_among(snapshot: &Snapshot, place: usize, wanted: Vec<usize>) -> Vec<(usize, Ranked)> {
     let rows: Vec<usize> = snapshot.rows_of(place).collect();
     let pairs = Pairs::of(snapshot.matrix(), &rows);
-    let nearest = |i: usize| {
+    let nearest = |row: usize| {
+        let i = row - rows[0];
         let others = (0..rows.len()).filter(|&j| j != i);
         let ranked = others.map(|j| Ranked { row: rows[j] as u32, score: pairs.score(i, j), raw: None });
-        ranked.min_by(|a, b| in_order(snapshot, a, b))
+        Some((row, ranked.min_by(|a, b| in_order(snapshot, a, b))?))
     };
-    (0..rows.len()).map(nearest).collect()
+    wanted.into_iter().filter_map(nearest).collect()
 }

@@ -183,3 +183,27 @@ def test_chosen_prototypes_go_into_a_gallery_that_validates(case, tmp_path):
     score[rows, np.arange(len(rows))] = -np.inf
     compare(cases, score, gallery, everyone, cut)
     assert "there already" in lookalike("select", *folder, "--into", "chosen", code=1)
+
+
+def test_an_import_tells_who_looks_like_somebody_else(tmp_path):
+    everyone = faces.load("orl", "mfn128")
+    data = ["--data", tmp_path / "data"]
+    held = everyone.part(np.flatnonzero(everyone.people < 10))
+    vectors, labels = held.write(tmp_path, "held")
+    sound = lookalike("gallery", "import", *data, "--labels", labels, vectors, "--threshold", 0.5, "--on-conflict", "reject",
+                      "--format", "json")
+    assert json.loads(sound)["conflicts"] == []
+    # Of person 3 one under the name of person 5, and one under a name of its own; of person 15 one that is nobody's.
+    new = everyone.part([int(np.flatnonzero(everyone.people == person)[0]) for person in [2, 2, 14]])
+    new.labels = ["person_005/new", "person_099/new", "person_015/new"]
+    vectors, labels = new.write(tmp_path, "new")
+    flags = ["gallery", "import", *data, "--labels", labels, vectors, "--on-conflict"]
+    told = lookalike(*flags, "reject", code=3)
+    assert "person_005/new looks like person_099" in told or "person_005/new looks like person_003" in told
+    assert "nothing was imported" in told
+    [gallery] = json.loads(lookalike("gallery", "list", *data, "--format", "json"))["galleries"]
+    assert int(gallery["prototypes"]) == len(held.labels)
+    report = json.loads(lookalike(*flags, "warn", "--format", "json"))
+    assert [conflict["identity"] for conflict in report["conflicts"]] == ["person_005", "person_099"]
+    assert report["conflicts"][1]["own"] is None and report["conflicts"][0]["own"]["identity"] == "person_005"
+    assert int(report["total"]) == len(held.labels) + 3

@@ -14,7 +14,7 @@ SHELL = [text for language, text in BLOCKS if language == "sh"]
 GRPCURL_BLOCKS = [text for text in SHELL if "grpcurl -plaintext" in text]
 [PYTHON] = [text for language, text in BLOCKS if language == "python"]
 [PROTOC] = [text for text in SHELL if "grpc_tools.protoc" in text]
-[OWN_GALLERY] = [text for text in SHELL if "gallery import" in text]
+[OWN_GALLERY, QUALITY] = [text for text in SHELL if "gallery import" in text]
 ADDRESS = "127.0.0.1:50051"
 
 
@@ -57,3 +57,14 @@ def test_serving_ones_own_gallery(tmp_path):
     assert build.startswith("cargo build --release") and serve == "lookalike serve --data faces"
     printed = run("\n".join(steps).replace("--data faces", f"--data {tmp_path}/faces"))
     assert "60 prototypes" in printed and "AMBIGUOUS" in printed
+
+
+def test_recognition_quality(tmp_path):
+    script = QUALITY.replace("--data faces", f"--data {tmp_path}/faces")
+    script = script.replace("report.html", f"{tmp_path}/report.html").replace("--plots plots", f"--plots {tmp_path}/plots")
+    printed = run(script)
+    for told in ["greedy_leave_one_out_gain", "cluster_medoid", "person_002-img_08", "1920 of 1920", "photos: written, generation 2",
+                 "nearest pairs of persons", "12 probes: 5 recognised"]:
+        assert told in printed
+    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["det.svg", "map.svg", "scores.svg"]

@@ -227,3 +227,19 @@ fn two_writers_wait_for_each_other() {
     assert_eq!((summary.profile.generation, summary.prototypes, summary.identities), (30, 1500, 3));
     assert!(verify(folder.path()).unwrap().is_sound());
 }
+
+#[test]
+fn a_gallery_takes_new_limits_as_one_change() {
+    let (_folder, mut store) = empty();
+    three_persons(&mut store, "family");
+    let (threshold, min_margin) = (Threshold::parse(0.625).unwrap(), Margin::parse(0.125).unwrap());
+    assert_eq!(store.set_limits("family", threshold, min_margin).unwrap(), 2);
+    let profile = store.gallery("family").unwrap().profile;
+    assert_eq!(
+        (profile.threshold, profile.min_margin, profile.generation),
+        (Some(threshold), Some(min_margin), 2)
+    );
+    assert_eq!(store.snapshot("family").unwrap().row_count(), 6);
+    let error = text(store.set_limits("nobody's", threshold, min_margin));
+    assert!(error.contains("nobody's"), "{error}");
+}

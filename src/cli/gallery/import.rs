@@ -7,13 +7,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::OneArgs;
-use crate::cli::Usage;
+use super::conflicts::{self, OnConflict};
 use crate::cli::output::{Output, PlainFormat};
 use crate::cli::settings::SettingsArgs;
+use crate::cli::{FoundWrong, Usage};
 use crate::domain::{Margin, NormPolicy, OutOfRange, Threshold};
 use crate::gallery::formats;
 use crate::gallery::store::{Import, ImportOptions, ImportReport, Store};
-use crate::gallery::{Progress, Stage};
+use crate::gallery::{Progress, PrototypeRecord, Stage};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ImportArgs {
@@ -37,6 +38,9 @@ pub(in crate::cli) struct ImportArgs {
     /// A new gallery's own least margin, 0 to 2.
     #[arg(long, value_name = "DIFFERENCE")]
     min_margin: Option<f32>,
+    /// What happens when a new prototype is nearer to another person than to its own; accept does not look.
+    #[arg(long, value_enum, default_value = "accept")]
+    on_conflict: OnConflict,
     /// How the report looks.
     #[arg(long, value_enum, default_value = "table")]
     format: PlainFormat,
@@ -52,7 +56,17 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
         min_margin: args.min_margin.map(Margin::parse).transpose().map_err(usage("--min-margin"))?,
     };
     let files = (args.embeddings.as_path(), args.labels.as_deref());
-    let report = import_files(&folder, &name, files, options)?;
+    let mut found = Vec::new();
+    let report = import_files((&folder, &name), files, options, &mut |records, options| {
+        if args.on_conflict != OnConflict::Accept {
+            found = conflicts::find(settings, (&folder, &name), records, options)?;
+        }
+        if args.on_conflict == OnConflict::Reject && !found.is_empty() {
+            let sentences: Vec<String> = found.iter().map(conflicts::sentence).collect();
+            return Err(FoundWrong(format!("nothing was imported: {}", sentences.join("; "))).into());
+        }
+        Ok(())
+    })?;
     match args.format {
         PlainFormat::Json => output.json(&json!({
             "gallery": report.gallery,
@@ -62,8 +76,12 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
             "normalised": report.normalised,
             "total": report.total,
             "generation": report.generation,
+            "conflicts": found,
         })),
         PlainFormat::Table => {
+            for conflict in &found {
+                output.line(conflicts::sentence(conflict))?;
+            }
             let verb = if report.created { "made with" } else { "grown by" };
             Ok(output.line(format_args!(
                 "{}: {verb} {} prototypes ({} normalised), {} new identities; holds {}, generation {}",
@@ -83,15 +101,20 @@ fn usage(flag: &str) -> impl Fn(OutOfRange) -> Usage {
     move |error| Usage(format!("{flag}: {error}"))
 }
 
+/// Looks at what was read before any of it is written; an error of it ends the import.
+pub(in crate::cli) type Check<'a> =
+    &'a mut dyn FnMut(&[PrototypeRecord], &ImportOptions) -> anyhow::Result<()>;
+
 /// Reads the files, embeddings and labels, and adds what they hold to a gallery of the data folder.
 pub(in crate::cli) fn import_files(
-    folder: &Path,
-    gallery: &str,
+    (folder, gallery): (&Path, &str),
     (embeddings, labels): (&Path, Option<&Path>),
     options: ImportOptions,
+    check: Check<'_>,
 ) -> anyhow::Result<ImportReport> {
     let mut bar = Bar::default();
     let records = formats::read_prototypes(embeddings, labels, &mut |progress| bar.show(progress))?;
+    check(&records, &options)?;
     let mut store = Store::create_or_open(folder)?;
     let report = store.import(Import { gallery, options, records }, &mut |progress| bar.show(progress))?;
     bar.finish();

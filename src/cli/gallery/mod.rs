@@ -1,5 +1,6 @@
 //! `lookalike gallery`: the galleries of a data folder.
 
+mod conflicts;
 mod export;
 mod import;
 mod list;

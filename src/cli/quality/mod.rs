@@ -103,14 +103,14 @@ impl CutArgs {
 }
 
 /// A gallery and who answers about it.
-struct Ready {
+pub(super) struct Ready {
     recognizer: Recognizer,
-    snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
 }
 
 impl Ready {
     /// Blocks until the gallery can be scanned.
-    fn new(settings: &Settings, snapshot: Snapshot) -> anyhow::Result<Self> {
+    pub(super) fn new(settings: &Settings, snapshot: Snapshot) -> anyhow::Result<Self> {
         let name = snapshot.profile().name.clone();
         let engine = Engine::start(&settings.backend, 2)?;
         let recognizer = Recognizer::load(engine, vec![snapshot], settings.recognition)?;
@@ -118,7 +118,7 @@ impl Ready {
         Ok(Self { recognizer, snapshot })
     }
 
-    fn asking(&self, (threshold, min_margin): (Option<Threshold>, Option<Margin>)) -> Asking<'_> {
+    pub(super) fn asking(&self, (threshold, min_margin): (Option<Threshold>, Option<Margin>)) -> Asking<'_> {
         Asking { recognizer: &self.recognizer, snapshot: &self.snapshot, threshold, min_margin }
     }
 

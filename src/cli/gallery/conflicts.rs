@@ -1,0 +1,113 @@
+//! What an import would do to the gallery: prototypes that look like somebody else, found before anything is written.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use crate::cli::quality::Ready;
+use crate::cli::settings::SettingsArgs;
+use crate::domain::{Embedding, NormPolicy};
+use crate::gallery::store::{ImportOptions, Store, StoreError};
+use crate::gallery::{GalleryProfile, NewRow, PrototypeRecord, Snapshot, SnapshotBuilder};
+use crate::quality::conflict::{Conflict, conflict};
+use crate::quality::standing::standings_of;
+use crate::telemetry;
+
+/// What happens when a new prototype is nearer to another person than to its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnConflict {
+    /// Nobody looks.
+    Accept,
+    /// It is told, and all are imported.
+    Warn,
+    /// It is told, and nothing is imported; exit code 3.
+    Reject,
+}
+
+/// Conflicts of the records with each other and with what the gallery holds. Records that the store will refuse are not looked at.
+pub(super) fn find(
+    settings: &SettingsArgs,
+    (folder, gallery): (&Path, &str),
+    records: &[PrototypeRecord],
+    options: &ImportOptions,
+) -> anyhow::Result<Vec<Conflict>> {
+    let held = match Store::open_read_only(folder).and_then(|store| store.snapshot(gallery)) {
+        Ok(snapshot) => Some(snapshot),
+        Err(StoreError::UnknownGallery(_) | StoreError::NoFolder(_) | StoreError::NoDatabase(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let Some((snapshot, first)) = joined(held.as_ref(), gallery, records, options) else {
+        return Ok(Vec::new());
+    };
+    let loaded = settings.load([])?;
+    telemetry::init(&loaded.log)?;
+    let ready = Ready::new(&loaded, snapshot)?;
+    let (snapshot, asking) = (&ready.snapshot, ready.asking((None, None)));
+    let mut new: Vec<usize> = (0..snapshot.row_count()).filter(|&row| snapshot.index(row) >= first).collect();
+    new.sort_by_key(|&row| snapshot.index(row));
+    let standings = crate::cli::runtime()?.block_on(standings_of(&asking, &new, &mut |_, _| ()))?;
+    Ok(standings.iter().filter_map(|one| conflict(snapshot, one, |place| asking.cut(place))).collect())
+}
+
+/// The gallery as it would be, and the first index of what is new; `None` where the store will refuse the records.
+fn joined(
+    held: Option<&Snapshot>,
+    gallery: &str,
+    records: &[PrototypeRecord],
+    options: &ImportOptions,
+) -> Option<(Snapshot, u64)> {
+    let made = || GalleryProfile {
+        norm: options.norm.unwrap_or_default(),
+        threshold: options.threshold,
+        min_margin: options.min_margin,
+        ..GalleryProfile::named(gallery, records.first().map_or(1, |record| record.embedding.len().max(1)))
+    };
+    let profile = held.map_or_else(made, |held| held.profile().clone());
+    let (dim, norm): (usize, NormPolicy) = (profile.dim, profile.norm);
+    let parse = |values: &[f32], norm| Embedding::parse(values.to_vec(), dim, norm).ok();
+    let held_rows = held.map_or(0, Snapshot::row_count);
+    let mut builder = SnapshotBuilder::new(profile, Vec::new(), held_rows + records.len());
+    let mut first = 0;
+    if let Some(held) = held {
+        let mut rows: Vec<usize> = (0..held_rows).collect();
+        rows.sort_by_key(|&row| held.index(row));
+        for row in rows {
+            let view = held.row(row);
+            let embedding = parse(held.matrix().row(row), NormPolicy::Normalise)?;
+            first = view.index + 1;
+            builder.push(NewRow {
+                index: view.index,
+                identity: held.identity(view.identity).name,
+                prototype_id: view.prototype_id,
+                source: view.source,
+                origin: view.origin,
+                embedding: &embedding,
+            });
+        }
+    }
+    for (record, index) in records.iter().zip(first..) {
+        let embedding = parse(&record.embedding, norm)?;
+        builder.push(NewRow {
+            index,
+            identity: &record.identity,
+            prototype_id: &record.id,
+            source: &record.source,
+            origin: record.origin,
+            embedding: &embedding,
+        });
+    }
+    Some((builder.finish(), first))
+}
+
+/// A conflict in a sentence.
+pub(super) fn sentence(conflict: &Conflict) -> String {
+    let Conflict { identity, prototype_id, own, other } = conflict;
+    let nearest = match own {
+        Some(own) => format!("{:.6} to the nearest of its own, {}", own.score, own.prototype_id),
+        None => "the first of its person".to_owned(),
+    };
+    format!(
+        "{identity}/{prototype_id} looks like {}: {:.6} to {}/{}, {nearest}",
+        other.identity, other.score, other.identity, other.prototype_id
+    )
+}
