@@ -51,14 +51,14 @@ struct Report {
     recognized: usize,
     min_score: f32,
     min_probes: usize,
-    clusters: Vec<Cluster>,
+    clusters: Vec<Group>,
     /// Probes that are in no group.
     alone: Vec<String>,
 }
 
 /// One group.
 #[derive(Debug, Serialize)]
-struct Cluster {
+struct Group {
     cluster: usize,
     size: usize,
     /// The one with most neighbors: whom to show.
@@ -97,12 +97,11 @@ pub(in crate::cli) fn run(
     }
     let loaded = settings.load([])?;
     telemetry::init(&loaded.log)?;
-    let gallery = match args.everyone {
-        true => None,
-        false => {
-            let folder = args.gallery.folder.path(settings)?;
-            Some(Store::open_read_only(&folder)?.snapshot(&args.gallery.gallery)?)
-        }
+    let gallery = if args.everyone {
+        None
+    } else {
+        let folder = args.gallery.folder.path(settings)?;
+        Some(Store::open_read_only(&folder)?.snapshot(&args.gallery.gallery)?)
     };
     let batch = Batch::read(&args.probes, gallery.as_ref())?;
     let runtime = crate::cli::runtime()?;
@@ -196,7 +195,7 @@ fn lines(
 
 fn report(batch: &Batch, strangers: &[usize], clusters: &Clusters, density: Density) -> Report {
     let id = |at: &usize| batch.ids[strangers[*at]].clone();
-    let group = |(cluster, members): (usize, Vec<usize>)| Cluster {
+    let group = |(cluster, members): (usize, Vec<usize>)| Group {
         cluster,
         size: members.len(),
         typical: clusters.typical(&members).as_ref().map(id).unwrap_or_default(),

@@ -13,6 +13,9 @@ const MOST_DOTS: usize = 4000;
 const STYLE: &str = "body{font-family:sans-serif;margin:2em;max-width:72em}table{border-collapse:collapse;margin:1em 0}\
 td,th{border:1px solid #ccc;padding:.25em .6em;text-align:left}th{background:#f3f3f3}td.n{text-align:right}";
 
+/// Probes that are shown alike: their name, their colour, and which they are.
+type Kind = (&'static str, &'static str, fn(&Case) -> bool);
+
 /// The page; `cases` are all probes.
 pub(super) fn page(report: &Report, cases: &[Case]) -> String {
     let mut page = String::new();
@@ -66,7 +69,7 @@ fn figures(page: &mut String, report: &Report) {
 
 /// Known probes by whom they are nearest to, and strangers.
 fn pictures(page: &mut String, cases: &[Case]) {
-    let kinds: [(&str, &str, fn(&Case) -> bool); 3] = [
+    let kinds: [Kind; 3] = [
         ("known", BLUE, |case| case.is_nearest_right()),
         ("known, another is nearer", GREEN, |case| case.known && !case.is_nearest_right()),
         ("strangers", ORANGE, |case| !case.known),

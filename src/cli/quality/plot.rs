@@ -85,6 +85,7 @@ pub(super) fn histogram(title: &str, label: &str, series: &[Series<'_, f64>], ma
     let values = || series.iter().flat_map(|one| one.values).copied().chain(marks.iter().map(|mark| mark.0));
     let (low, high) = values().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
+    #[expect(clippy::cast_sign_loss, reason = "no value is below the lowest")]
     let bin = |value: f64| (((value - low) / (high - low) * BINS as f64) as usize).min(BINS - 1);
     let shares: Vec<Vec<f64>> = series
         .iter()
@@ -188,7 +189,7 @@ impl<'a> Picture<'a> {
             picture.stroke(((LEFT, at), (RIGHT, at)), "#dddddd");
             picture.text((LEFT - 6.0, at + 4.0), "end", number(tick));
         }
-        picture.text(((LEFT + RIGHT) / 2.0, HEIGHT - 14.0), "middle", Escaped(x.label));
+        picture.text((f64::midpoint(LEFT, RIGHT), HEIGHT - 14.0), "middle", Escaped(x.label));
         picture.push(format_args!(
             "<text x=\"14\" y=\"{0:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {0:.1})\">{1}</text>",
             f64::midpoint(TOP, BOTTOM),

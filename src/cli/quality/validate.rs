@@ -44,10 +44,10 @@ pub(in crate::cli) struct ValidateArgs {
     /// How many rows of each probe are compared between backends.
     #[arg(long, value_name = "K", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..=16_384))]
     top_k: usize,
-    /// End with 3 where a share is below this: coverage=0.95 (of the known, named rightly) or top1=0.99 (nearest is right). May be repeated.
+    /// End with 3 where a share is below this: `coverage=0.95` (of the known, named rightly) or `top1=0.99` (nearest is right). May be repeated.
     #[arg(long, value_name = "SHARE=LEAST")]
     fail_under: Vec<Bar>,
-    /// End with 3 where a share is above this: false_positives=0.01 (of the strangers, named) or wrong=0 (of the known, named as another). May
+    /// End with 3 where a share is above this: `false_positives=0.01` (of the strangers, named) or `wrong=0` (of the known, named as another). May
     /// be repeated.
     #[arg(long, value_name = "SHARE=MOST")]
     fail_over: Vec<Bar>,

@@ -175,8 +175,9 @@ fn confusable(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Pair> {
             *entry = (other.score, rows);
         }
     }
-    let mut pairs: Vec<((usize, usize), (f32, [usize; 2]))> = best.into_iter().collect();
-    pairs.sort_by(|a, b| b.1.0.total_cmp(&a.1.0).then(a.0.cmp(&b.0)));
+    let mut pairs: Vec<_> = best.into_iter().collect();
+    // Equal scores stay in the order of the identities.
+    pairs.sort_by(|(_, a), (_, b)| b.0.total_cmp(&a.0));
     let name = |row: usize| snapshot.identity(snapshot.identity_of(row)).name.to_owned();
     let id = |row: usize| snapshot.row(row).prototype_id.to_owned();
     pairs

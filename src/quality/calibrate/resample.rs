@@ -102,6 +102,7 @@ fn ratio(part: f64, whole: u64) -> f64 {
 }
 
 /// Of ascending values the one below which that share of them lies; 0 of none.
+#[expect(clippy::cast_sign_loss, reason = "a share of a length is not negative")]
 fn quantile(ascending: &[f64], share: f64) -> f64 {
     let last = ascending.len().saturating_sub(1);
     ascending.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
@@ -114,6 +115,7 @@ pub fn unseen(identities: usize) -> f64 {
 }
 
 /// How many identities it takes for [`unseen`] to be no more than `rate`.
+#[expect(clippy::cast_sign_loss, reason = "both logarithms are negative")]
 pub fn needed(rate: f64) -> usize {
     (0.05_f64.ln() / (1.0 - rate).ln()).ceil() as usize
 }
