@@ -1,4 +1,4 @@
-//! What would turn a decision: the nearest threshold and margin under which something else would be concluded. Pure.
+//! What would turn a decision: the nearest threshold or margin under which something else would be concluded. Pure.
 
 use super::decision::{Cut, Decision, Verdict, conclude};
 use crate::domain::{Margin, Threshold};
@@ -12,8 +12,8 @@ pub struct Turn {
     pub cut: Cut,
 }
 
-/// The other conclusions that a threshold or margin could lead to, each once, the one for which least must be turned first. None for a
-/// probe without a candidate, and for one that was displaced, which no cut of its own did.
+/// The other conclusions to which turning the threshold, turning the margin, or lowering both leads, each once, the one for which least must be
+/// turned first. None for a probe without a candidate, and for one that was displaced, which no cut of its own did.
 pub fn turns(verdict: &Verdict) -> Vec<Turn> {
     let (Some(score), Decision::Recognized | Decision::BelowThreshold | Decision::Ambiguous) =
         (verdict.score, verdict.decision)
@@ -32,7 +32,6 @@ pub fn turns(verdict: &Verdict) -> Vec<Turn> {
         (Some(threshold), led),
         (Some(threshold), outrun),
         (reached, led),
-        (reached, outrun),
     ];
     let mut turns: Vec<Turn> = Vec::new();
     for (threshold, min_margin) in cuts {
@@ -95,7 +94,7 @@ mod tests {
     }
 
     proptest! {
-        /// Under each turn's cut the decision is what it says, and every conclusion that any cut leads to is among them.
+        /// Under each turn's cut the decision is what it says, and every conclusion that another threshold or another margin leads to is among them.
         #[test]
         fn turns_are_true_and_complete(
             best in -1.0_f32..1.0, lead in 0.0_f32..1.0, t in -1.0_f32..1.0, m in 0.0_f32..2.0,
@@ -106,8 +105,10 @@ mod tests {
             for turn in &turns {
                 prop_assert_eq!(decide(Some(best), Some(best - lead), turn.cut).decision, turn.decision);
             }
-            let other = decide(Some(best), Some(best - lead), cut(other_t, other_m)).decision;
-            prop_assert!(other == verdict.decision || turns.iter().any(|turn| turn.decision == other));
+            for other in [cut(other_t, m), cut(t, other_m)] {
+                let other = decide(Some(best), Some(best - lead), other).decision;
+                prop_assert!(other == verdict.decision || turns.iter().any(|turn| turn.decision == other));
+            }
         }
     }
 }
