@@ -9,6 +9,7 @@ mod operations;
 mod recognition;
 mod reply;
 mod request;
+mod select;
 mod serving;
 mod status;
 

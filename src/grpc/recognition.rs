@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::envelope::RequestId;
 use super::proto::recognition_server::Recognition;
+use super::select::Asked;
 use super::serving::Serving;
 use super::{proto, reply, request};
 use crate::engine::ScanReport;
@@ -106,6 +107,22 @@ impl Recognition for RecognitionService {
         let cut = |place| recognizer.cut(&snapshot, Some(place), (threshold, min_margin));
         let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
         Ok(Response::new(reply::explain(&snapshot, (asked.probe_ids, &answer), cut, meta)))
+    }
+
+    async fn select_prototypes(
+        &self,
+        request: Request<proto::SelectPrototypesRequest>,
+    ) -> Result<Response<proto::SelectPrototypesResponse>, Status> {
+        let (_, message) = unwrap(request);
+        let Admitted { _place: place, recognizer, snapshot } = self.admit(&message.gallery, "")?;
+        let asked = Asked::parse(&message, &snapshot, self.serving.limits())?;
+        let runtime = tokio::runtime::Handle::current();
+        // What is computed between scans may take long, so none of it is done on a thread of the runtime.
+        let work = move || {
+            let _place = place;
+            runtime.block_on(asked.answer(&recognizer, &snapshot))
+        };
+        Ok(Response::new(off_runtime(usize::MAX, work).await??))
     }
 }
 

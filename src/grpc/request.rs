@@ -143,7 +143,7 @@ pub(super) fn explain(
     Ok(Recognize { query, probe_ids })
 }
 
-fn parse_cut(
+pub(super) fn parse_cut(
     (threshold, min_margin): (Option<f32>, Option<f32>),
     violations: &mut Violations,
 ) -> (Option<Threshold>, Option<Margin>) {

@@ -82,6 +82,11 @@ pub(super) fn wrong_model(expected: &str, got: &str) -> Status {
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
+/// The gallery has nobody of that name; the name is not repeated, since it may be a person's.
+pub(super) fn unknown_identity() -> Status {
+    Status::not_found("identity: the gallery has no such identity")
+}
+
 /// The server has as much to do as it may have.
 pub(super) fn overloaded(what: impl std::fmt::Display) -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));

@@ -39,6 +39,8 @@ closed_sets! {
         Recognize = "Recognition/Recognize",
         /// `lookalike.v1.Recognition/Explain`.
         Explain = "Recognition/Explain",
+        /// `lookalike.v1.Recognition/SelectPrototypes`.
+        SelectPrototypes = "Recognition/SelectPrototypes",
         /// `lookalike.v1.Operations/GetInfo`.
         GetInfo = "Operations/GetInfo",
         /// `grpc.health.v1.Health/Check`.
@@ -227,6 +229,7 @@ impl Method {
             "/lookalike.v1.Recognition/Search" => Self::Search,
             "/lookalike.v1.Recognition/Recognize" => Self::Recognize,
             "/lookalike.v1.Recognition/Explain" => Self::Explain,
+            "/lookalike.v1.Recognition/SelectPrototypes" => Self::SelectPrototypes,
             "/lookalike.v1.Operations/GetInfo" => Self::GetInfo,
             "/grpc.health.v1.Health/Check" => Self::HealthCheck,
             "/grpc.health.v1.Health/Watch" => Self::HealthWatch,
@@ -313,6 +316,7 @@ mod tests {
             ("/lookalike.v1.Recognition/Search", Method::Search),
             ("/lookalike.v1.Recognition/Recognize", Method::Recognize),
             ("/lookalike.v1.Recognition/Explain", Method::Explain),
+            ("/lookalike.v1.Recognition/SelectPrototypes", Method::SelectPrototypes),
             ("/lookalike.v1.Operations/GetInfo", Method::GetInfo),
             ("/grpc.health.v1.Health/Check", Method::HealthCheck),
             ("/grpc.health.v1.Health/Watch", Method::HealthWatch),

@@ -33,12 +33,12 @@ def main(program):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made(folder)
-        data = ["--embeddings", folder / "all.npy", "--labels", folder / "all.txt", "--threshold", "0.5"]
+        faces = ["--embeddings", folder / "all.npy", "--labels", folder / "all.txt"]
         commands = {
-            "audit": ["audit", *data],
+            "audit": ["audit", *faces, "--threshold", "0.5"],
             "cluster": ["cluster", "--probes", folder / "all.npy", "--everyone", "--min-score", "0.5"],
-            "select": ["select", *data, "--format", "json"],
-            "calibrate": ["calibrate", *data],
+            "select": ["select", *faces, "--threshold", "0.5", "--format", "json"],
+            "calibrate": ["calibrate", *faces],
         }
         for command, arguments in commands.items():
             started = time.monotonic()

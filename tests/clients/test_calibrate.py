@@ -103,7 +103,7 @@ def test_recommendations_hold_for_persons_not_seen(model, tmp_path):
     vectors, labels = everyone.write(tmp_path, "all")
     # Ends with 3 where fewer than 18 of 20 hold.
     report = json.loads(lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--false-positives", WISHED,
-                                  "--splits", 20, "--format", "json"))
+                                  "--splits", 20, "--draws", 300, "--format", "json"))
     held = sum(split["held"] for split in report["splits"])
     mean = np.mean([split["false_positives"]["rate"] for split in report["splits"]])
     print(f"\n{model}: held in {held} of 20 splits; strangers named on the other half {mean:.4f} on average")

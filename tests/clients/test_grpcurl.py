@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from conftest import GRPCURL, SAMPLE
+from conftest import GRPCURL, SAMPLE, lookalike
 
 
 def grpcurl(server, *arguments, fails=False):
@@ -50,6 +50,24 @@ def test_explains_a_decision(server):
     assert set(turns) == {"DECISION_BELOW_THRESHOLD", "DECISION_AMBIGUOUS"}
     assert turns["DECISION_BELOW_THRESHOLD"]["threshold"] > answer["recognition"]["score"]
     assert turns["DECISION_AMBIGUOUS"]["minMargin"] > answer["recognition"]["margin"]
+
+
+def test_chooses_prototypes_of_one_person(server, tmp_path):
+    def ask(fails=False, **request):
+        flags = ["-d", json.dumps(request), server.address, "lookalike.v1.Recognition/SelectPrototypes"]
+        return grpcurl(server, *flags, fails=fails)
+
+    # What the command chooses of the same person.
+    told = lookalike("select", "--embeddings", SAMPLE / "gallery.npy", "--labels", SAMPLE / "gallery.csv", "--threshold", "0.942",
+                     "--min-margin", "0.04", "--prototypes", "3", "--format", "json")
+    for one in json.loads(told)["selected"]:
+        answer = json.loads(ask(identity=one["identity"], maxPrototypes=3))
+        assert [chosen["prototypeId"] for chosen in answer["selected"]] == [chosen["prototype_id"] for chosen in one["choices"]]
+        assert [chosen["reason"] for chosen in answer["selected"]] == [chosen["origin"] for chosen in one["choices"]]
+        assert answer["coverage"] == one["coverage"] and answer["recognized"] == one["recognized"]
+    assert "NotFound" in ask(fails=True, identity="nobody")
+    assert "identity: expected a name" in ask(fails=True)
+    assert "max_prototypes: expected at most 256, got 257" in ask(fails=True, identity="person_001", maxPrototypes=257)
 
 
 def test_says_what_is_wrong_by_field(server):

@@ -6,6 +6,7 @@ mod calibrate;
 mod cluster;
 mod html;
 mod plot;
+mod probes;
 mod select;
 mod validate;
 

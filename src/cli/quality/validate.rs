@@ -3,26 +3,21 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context, anyhow};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
 use super::html;
-use super::{CutArgs, Ready, Steps, percent, write_file};
-use crate::backend::RowSet;
+use super::probes::Probes;
+use super::{CutArgs, Ready, percent, write_file};
 use crate::cli::FoundWrong;
 use crate::cli::gallery::OneArgs;
 use crate::cli::output::{Format, Output, number, table};
 use crate::cli::settings::SettingsArgs;
 use crate::config::{ConfigError, Fallback, Settings};
-use crate::domain::{Embedding, NormPolicy};
 use crate::gallery::store::Store;
-use crate::gallery::{Place, ProbeRecord, Snapshot, formats};
-use crate::quality::ask::{Asking, row_as_probe};
-use crate::quality::compare::{Agreement, Answers};
-use crate::quality::validate::{Case, Counts, Labelled};
-use crate::recognize::{Exclusions, Probe, Recognition};
+use crate::quality::compare::Agreement;
+use crate::quality::validate::{Case, Counts};
 use crate::telemetry;
 
 #[derive(Debug, Args)]
@@ -149,7 +144,7 @@ pub(in crate::cli) fn run(
     let folder = args.gallery.folder.path(settings)?;
     let load = || Store::open_read_only(&folder)?.snapshot(&args.gallery.gallery);
     let probes = match &args.probes {
-        Some(_) => Probes::read(&args, &load()?)?,
+        Some(path) => Probes::read(path, args.labels.as_deref(), &load()?)?,
         None => Probes::of_gallery(&load()?),
     };
     let runtime = crate::cli::runtime()?;
@@ -241,109 +236,6 @@ fn report(
 
 fn shown(share: Option<f64>) -> String {
     share.map_or_else(|| "no probe to measure it on".to_owned(), |share| share.to_string())
-}
-
-/// Who is asked about, and who they are.
-struct Probes {
-    labels: Vec<Labelled>,
-    probes: Vec<Probe>,
-}
-
-impl Probes {
-    /// Every prototype of a gallery, itself left out.
-    fn of_gallery(snapshot: &Snapshot) -> Self {
-        let mut rows: Vec<usize> = (0..snapshot.row_count()).collect();
-        rows.sort_by_key(|&row| snapshot.index(row));
-        let label = |&row: &usize| {
-            let view = snapshot.row(row);
-            let identity = snapshot.identity(view.identity).name.to_owned();
-            let id = format!("{identity}/{}", view.prototype_id);
-            Labelled { id, identity, own_rows: vec![row as u32] }
-        };
-        let probe = |&row: &usize| {
-            row_as_probe(snapshot, row, Exclusions { rows: vec![row as u32], ..Exclusions::default() })
-        };
-        Self { labels: rows.iter().map(label).collect(), probes: rows.iter().map(probe).collect() }
-    }
-
-    /// The probes of the file that the arguments name.
-    fn read(args: &ValidateArgs, snapshot: &Snapshot) -> anyhow::Result<Self> {
-        let Some(path) = &args.probes else { return Ok(Self::of_gallery(snapshot)) };
-        let records = match &args.labels {
-            Some(labels) => read_with_labels(path, labels)?,
-            None => formats::read_probes(path)?,
-        };
-        let mut probes = Self { labels: Vec::new(), probes: Vec::new() };
-        for record in records {
-            probes.take(record, snapshot, args.labels.is_some())?;
-        }
-        Ok(probes)
-    }
-
-    fn take(&mut self, record: ProbeRecord, snapshot: &Snapshot, qualified: bool) -> anyhow::Result<()> {
-        let ProbeRecord { id, identity, place, embedding, .. } = record;
-        let identity = identity.ok_or_else(|| {
-            anyhow!("{place}: expected an identity (with an .npy, by --labels), got a probe that does not say who it is")
-        })?;
-        let rows = snapshot.rows_of_identity(&identity).unwrap_or_default();
-        let own = rows.clone().filter(|&row| snapshot.row(row).prototype_id == id).map(|row| row as u32);
-        let exclude = Exclusions {
-            identities: record.exclude_identities,
-            prototypes: record.exclude_prototypes,
-            sources: record.exclude_sources,
-            rows: own.collect(),
-        };
-        let skip = exclude.rows(snapshot);
-        let own_rows = rows.map(|row| row as u32).filter(|row| skip.contains(*row)).collect();
-        let id = if qualified { format!("{identity}/{id}") } else { id };
-        self.labels.push(Labelled { id, identity, own_rows });
-        self.probes.push(Probe {
-            embedding: parsed(embedding, snapshot, &place)?,
-            group: record.group,
-            exclude,
-        });
-        Ok(())
-    }
-
-    /// What a backend answers; with a `depth`, the first so many rows of each probe too.
-    async fn ask(&self, asking: &Asking<'_>, depth: Option<usize>) -> anyhow::Result<Answers> {
-        let (snapshot, count) = (asking.snapshot, self.probes.len());
-        let steps = Steps::new("recognising");
-        let mut show = |done, of| steps.show(done, of);
-        let recognitions: Vec<Recognition> =
-            asking.recognize(count, |at| self.probes[at].clone(), 2, &mut show).await?;
-        let (mut whole, mut left_out) = (Vec::new(), Vec::new());
-        if let Some(k) = depth {
-            let vector = |at: usize| self.probes[at].embedding.as_slice();
-            whole = asking.search(count, |at| (vector(at), RowSet::default()), k, &mut show).await?;
-            let rest = |at: usize| (vector(at), self.probes[at].exclude.rows(snapshot));
-            left_out = asking.search(count, rest, k, &mut show).await?;
-        }
-        Ok(Answers { recognitions, whole, left_out })
-    }
-}
-
-fn parsed(embedding: Vec<f32>, snapshot: &Snapshot, place: &Place) -> anyhow::Result<Embedding> {
-    let profile = snapshot.profile();
-    let norm: NormPolicy = profile.norm;
-    Embedding::parse(embedding, profile.dim, norm).with_context(|| format!("{place}: embedding"))
-}
-
-/// Probes of an .npy and who they are.
-fn read_with_labels(path: &std::path::Path, labels: &std::path::Path) -> anyhow::Result<Vec<ProbeRecord>> {
-    let records = formats::read_prototypes(path, Some(labels), &mut |_| ())?;
-    let probe = |record: crate::gallery::PrototypeRecord| ProbeRecord {
-        id: record.id,
-        group: String::new(),
-        source: record.source,
-        identity: Some(record.identity),
-        exclude_identities: Vec::new(),
-        exclude_prototypes: Vec::new(),
-        exclude_sources: Vec::new(),
-        embedding: record.embedding,
-        place: record.place,
-    };
-    Ok(records.into_iter().map(probe).collect())
 }
 
 fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {

@@ -91,6 +91,17 @@ pub fn select(
         .collect()
 }
 
+/// Chooses for one identity; `standings` are of its rows, in physical order.
+pub fn select_one(
+    snapshot: &Snapshot,
+    standings: &[Standing],
+    cut: impl Fn(usize) -> Cut,
+    plan: Plan,
+) -> Option<Selection> {
+    let place = standings.first()?.identity;
+    Some(Candidates::of(snapshot, standings, cut).choose(place, plan))
+}
+
 /// The embeddings of one identity, among which is chosen.
 struct Candidates<'a, C> {
     snapshot: &'a Snapshot,
