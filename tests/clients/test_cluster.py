@@ -109,3 +109,22 @@ def test_two_persons_under_one_name_are_found(tmp_path):
     [merged] = report["merged"]
     assert merged["identity"] == "person_001" and report["counts"]["merged"] == 1
     assert sorted({name[:1] for name in group} for group in merged["groups"]) == sorted([{"i"}, {"x"}])
+
+
+def test_persons_of_more_than_a_thousand_prototypes_are_audited_alike(tmp_path):
+    """Their own nearest come from scans of the gallery instead of from scores pair by pair."""
+    everyone = faces.load("lfw", "mfn128")
+    everyone.people = np.arange(len(everyone.labels)) % 4
+    everyone.labels = [f"crowd_{person}/{row}" for row, person in enumerate(everyone.people)]
+    vectors, labels = everyone.write(tmp_path, "all")
+    report = json.loads(lookalike("audit", "--embeddings", vectors, "--labels", labels, "--threshold", 0.2, "--min-margin", 0,
+                                  "--most", 30, "--duplicate", 0.9, "--format", "json"))
+    score = faces.scores(everyone.vectors, everyone.vectors)
+    np.fill_diagonal(score, -np.inf)
+    mine = everyone.people[None, :] == everyone.people[:, None]
+    own_best, other_best = np.where(mine, score, -np.inf).max(axis=1), np.where(mine, -np.inf, score).max(axis=1)
+    assert report["counts"]["misplaced"] == (other_best > own_best).sum()
+    outliers = np.flatnonzero(own_best < np.float32(0.2))
+    assert [one["index"] for one in report["outliers"]] == sorted(outliers, key=lambda i: (own_best[i], i))[:30]
+    assert [one["own"]["score"] for one in report["misplaced"]] == pytest.approx(
+        [own_best[one["index"]] for one in report["misplaced"]], abs=1e-6)

@@ -207,3 +207,17 @@ def test_an_import_tells_who_looks_like_somebody_else(tmp_path):
     assert [conflict["identity"] for conflict in report["conflicts"]] == ["person_005", "person_099"]
     assert report["conflicts"][1]["own"] is None and report["conflicts"][0]["own"]["identity"] == "person_005"
     assert int(report["total"]) == len(held.labels) + 3
+
+
+def test_of_a_person_of_very_many_embeddings_some_are_considered(tmp_path):
+    everyone = faces.load("lfw", "mfn128")
+    everyone.labels = [f"crowd/{row}" for row in range(len(everyone.labels))]
+    vectors, labels = everyone.write(tmp_path, "all")
+    [one] = json.loads(lookalike("select", "--embeddings", vectors, "--labels", labels, "--threshold", 0.2, "--medoids", 1,
+                                 "--prototypes", 2, "--format", "json"))["selected"]
+    assert (one["embeddings"], one["considered"], one["prototypes"]) == (len(everyone.labels), 4096, 2)
+    # With nobody else there, whoever is near enough is recognised.
+    considered = np.arange(4096) * len(everyone.labels) // 4096
+    score = faces.scores(everyone.vectors[considered], everyone.vectors[[choice["index"] for choice in one["choices"]]])
+    score[considered[:, None] == np.array([choice["index"] for choice in one["choices"]])] = -np.inf
+    assert one["recognized"] == (score >= np.float32(0.2)).any(axis=1).sum()
