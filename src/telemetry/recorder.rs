@@ -84,7 +84,7 @@ pub(super) fn rendered(what: impl FnOnce()) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::Declaration;
+    use crate::telemetry::{Code, Declaration, Label, Method};
 
     /// Metrics whose labels depend on the machine or on the operator's choice.
     const LATER: [&str; 4] = [
@@ -138,7 +138,7 @@ mod tests {
             assert!(text.lines().any(|rendered| rendered == line), "{line} stands in\n{text}");
         }
         let requests = text.lines().filter(|line| line.starts_with("lookalike_requests_total{")).count();
-        assert_eq!(requests, 7 * 17);
+        assert_eq!(requests, Method::ALL.len() * Code::ALL.len());
     }
 
     #[test]

@@ -314,7 +314,7 @@ async fn reflection_of_both_versions_lists_the_services() {
         assert_eq!(file.package(), "lookalike.v1");
         let methods: Vec<&str> =
             file.service[0].method.iter().map(prost_types::MethodDescriptorProto::name).collect();
-        assert_eq!(methods, ["Search", "Recognize"]);
+        assert_eq!(methods, ["Search", "Recognize", "Explain", "SelectPrototypes"]);
     }
     server.stop().await.unwrap();
 }
