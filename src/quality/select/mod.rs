@@ -2,7 +2,7 @@
 //!
 //! An embedding *covers* another of its identity if, as the only prototype, it has it recognised: rightly, under the given threshold and
 //! margin, against all embeddings of all other identities. More prototypes never cover less, and none covers itself (leave-one-out), so
-//! what a set of them recognises is the union of what each covers. First come medoids ([`medoids`]), which are typical; then whatever is gained most by
+//! what a set of them recognises is the union of what each covers. First come medoids ([`mod@medoids`]), which are typical; then whatever is gained most by
 //! ([`cover`]). Of the ways to share them out between the two, the one is taken that covers most, with the fewest prototypes, with the most medoids.
 //!
 //! The method is that of the experiment *a real person* (3 `cluster_medoid`, 2 `greedy_leave_one_out_gain`), with exchanges added: a greedy
