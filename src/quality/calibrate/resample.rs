@@ -98,7 +98,8 @@ impl Resampler {
 }
 
 fn ratio(part: f64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part / whole as f64 }
+    // The sum of nothing is -0.0.
+    if whole == 0 { 0.0 } else { (part + 0.0) / whole as f64 }
 }
 
 /// Of ascending values the one below which that share of them lies; 0 of none.
@@ -144,6 +145,8 @@ mod tests {
             "{low} {high}"
         );
         assert!((resampler.upper(&events, &trials) - 0.1247).abs() < 0.004);
+        let none = resampler.rate(&[], &trials);
+        assert!([none.rate, none.low, none.high].iter().all(|rate| rate.to_bits() == 0), "{none:?}");
     }
 
     /// The same share in a tenth as many identities is less certain, and many trials of one identity do not help.
