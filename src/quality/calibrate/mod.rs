@@ -170,15 +170,13 @@ impl Calibration {
         }
     }
 
-    /// Shares alone, for pictures: false positives and misses under a cut.
+    /// The rates of false positives and of misses under a cut, without their intervals: for pictures, which want many.
     pub fn shares(&self, under: Cut) -> (f64, f64) {
-        let share = |searches: &[Search], is: &dyn Fn(&Search) -> bool| {
-            searches.iter().filter(|one| is(one)).count() as f64 / searches.len().max(1) as f64
+        let mean = |events: &[(u32, f64)], trials: &Trials| {
+            events.iter().map(|(_, share)| share).sum::<f64>() / trials.identities().max(1) as f64
         };
-        (
-            share(&self.non_mated, &|one| one.names(under)),
-            share(&self.mated, &|one| !(one.is_right && one.names(under))),
-        )
+        let missed = events(&self.mated, &self.of_mated, |one| !(one.is_right && one.names(under)));
+        (mean(&self.named(under), &self.non_mated_trials), mean(&missed, &self.mated_trials))
     }
 
     /// What the rate of false positives under a cut stays below at 95 % confidence; no less than what can be said of so few identities.
