@@ -1,7 +1,7 @@
 //! Lookalike tells people apart from their lookalikes: exact face recognition over gRPC.
 //!
 //! `ARCHITECTURE.md` draws the map. Imports run one way:
-//! `cli -> server -> grpc -> recognize -> engine -> backend -> gallery -> domain`, with `config` and `telemetry` beside them.
+//! `cli -> server -> grpc -> shadow -> recognize -> engine -> backend -> gallery -> domain`, with `config` and `telemetry` beside them.
 
 pub mod backend;
 pub mod cli;
@@ -12,4 +12,5 @@ pub mod gallery;
 pub mod grpc;
 pub mod recognize;
 pub mod server;
+pub mod shadow;
 pub mod telemetry;

@@ -16,6 +16,7 @@ mod recognize;
 mod search;
 mod serve;
 mod settings;
+mod shadow;
 mod signals;
 mod target;
 mod tune;
@@ -52,6 +53,9 @@ enum Command {
     /// Fill, inspect and check the galleries of a data folder.
     #[command(subcommand)]
     Gallery(gallery::GalleryCommand),
+    /// Look into shadow mode on a server, and move to the other backend on what it found.
+    #[command(subcommand)]
+    Shadow(shadow::ShadowCommand),
     /// List the OpenCL devices, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Say what OpenCL and the CPU are like here, and what to do about each trouble; exit code 3 where something is wrong.
@@ -96,6 +100,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Search(args) => search::run(&settings, args, output),
         Command::Recognize(args) => recognize::run(&settings, args, output),
         Command::Gallery(command) => gallery::run(&settings, command, output),
+        Command::Shadow(command) => shadow::run(&settings, command, output),
         Command::Devices(args) => devices::run(&settings, args, output),
         Command::Doctor(args) => doctor::run(&settings, args, output),
         Command::Probe(args) => probe::run(args, output),

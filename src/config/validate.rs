@@ -17,6 +17,7 @@ use super::model::{
 };
 use super::problem::Problem;
 use super::reader::Reader;
+use super::shadow::shadow;
 use super::tree::Tree;
 use crate::domain::{Margin, Threshold};
 
@@ -35,6 +36,7 @@ fn settings(reader: &mut Reader<'_>) -> Option<Settings> {
     let storage = storage(reader);
     let recognition = recognition(reader);
     let backend = backend(reader);
+    let shadow = shadow(reader, backend.as_ref().map(|backend| backend.kind));
     if let (Some(server), Some(metrics)) = (&server, &metrics) {
         check_distinct(reader, server, metrics);
     }
@@ -45,6 +47,7 @@ fn settings(reader: &mut Reader<'_>) -> Option<Settings> {
         storage: storage?,
         recognition: recognition?,
         backend: backend?,
+        shadow: shadow?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The gRPC face: protocol in and out, nothing decided here.
 //!
-//! [`envelope`] is what every request passes through (id, span, deadline, counting); [`recognition`] and [`operations`] are the
+//! [`envelope`] is what every request passes through (id, span, deadline, counting); [`recognition`], [`operations`] and [`shadow`] are the
 //! services; [`serving`] is what they share, the places for requests being answered among it; [`request`] parses, naming every fault by field path; [`reply`] writes; [`status`] is the one place
 //! where errors become statuses.
 
@@ -10,11 +10,13 @@ mod recognition;
 mod reply;
 mod request;
 mod serving;
+mod shadow;
 mod status;
 
 pub use operations::OperationsService;
 pub use recognition::RecognitionService;
-pub use serving::Serving;
+pub use serving::{Reloading, Serving};
+pub use shadow::ShadowService;
 
 /// The protocol's messages, services and their JSON mapping, as `build.rs` compiled them from `proto/`.
 #[expect(clippy::pedantic, reason = "compiled from proto/, where the docs are")]

@@ -130,6 +130,11 @@ mod tests {
             "lookalike_backend_fallback_total{reason=\"out_of_memory\"} 0",
             "lookalike_uncertified_scans_total{backend=\"reference\"} 0",
             "lookalike_score_bound_violations_total{backend=\"opencl\"} 0",
+            "lookalike_shadow_comparisons_total{kind=\"identity\"} 0",
+            "lookalike_shadow_gate{condition=\"hard_rate\"} 0",
+            "lookalike_shadow_changes_total{change=\"demoted\"} 0",
+            "lookalike_shadow_breaker_open 0",
+            "lookalike_shadow_sampling_ratio 0",
             "lookalike_inflight_requests 0",
             "lookalike_queue_depth 0",
             "lookalike_device_memory_bytes 0",
@@ -138,7 +143,7 @@ mod tests {
             assert!(text.lines().any(|rendered| rendered == line), "{line} stands in\n{text}");
         }
         let requests = text.lines().filter(|line| line.starts_with("lookalike_requests_total{")).count();
-        assert_eq!(requests, 7 * 17);
+        assert_eq!(requests, 15 * 17);
     }
 
     #[test]

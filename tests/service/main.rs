@@ -7,6 +7,8 @@
 mod agreement;
 mod batching;
 mod broken;
+#[path = "../common/mod.rs"]
+mod common;
 mod engine;
 mod faults;
 mod lifecycle;
@@ -16,4 +18,5 @@ mod program;
 mod program_cache;
 mod properties;
 mod refusals;
+mod shadow;
 mod support;

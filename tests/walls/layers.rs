@@ -1,10 +1,10 @@
-//! The order of the layers: `cli -> server -> grpc -> recognize -> engine -> backend -> gallery -> domain`, with `config` and
+//! The order of the layers: `cli -> server -> grpc -> shadow -> recognize -> engine -> backend -> gallery -> domain`, with `config` and
 //! `telemetry` beside them.
 
 use super::text::Source;
 
 /// Each layer and what it may name beside itself.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("domain", &[]),
     ("config", &["domain"]),
     ("telemetry", &["config"]),
@@ -12,11 +12,18 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("backend", &["domain", "gallery", "config", "telemetry"]),
     ("engine", &["domain", "gallery", "backend", "config", "telemetry"]),
     ("recognize", &["domain", "gallery", "backend", "engine", "config", "telemetry"]),
-    ("grpc", &["domain", "gallery", "backend", "engine", "recognize", "config", "telemetry"]),
-    ("server", &["domain", "gallery", "backend", "engine", "recognize", "grpc", "config", "telemetry"]),
+    ("shadow", &["domain", "gallery", "backend", "engine", "recognize", "config", "telemetry"]),
+    ("grpc", &["domain", "gallery", "backend", "engine", "recognize", "shadow", "config", "telemetry"]),
+    (
+        "server",
+        &["domain", "gallery", "backend", "engine", "recognize", "shadow", "grpc", "config", "telemetry"],
+    ),
     (
         "cli",
-        &["domain", "gallery", "backend", "engine", "recognize", "grpc", "server", "config", "telemetry"],
+        &[
+            "domain", "gallery", "backend", "engine", "recognize", "shadow", "grpc", "server", "config",
+            "telemetry",
+        ],
     ),
 ];
 
