@@ -52,9 +52,8 @@ fn check_pair(reader: &mut Reader<'_>, primary: Option<BackendKind>, shadow: Opt
 
 fn record(reader: &mut Reader<'_>) -> Option<RecordSettings> {
     let expected = "a folder's path (in quotes if it reads as a number), or off";
-    let path = reader.parsed("shadow.record.path", expected, |text| {
-        Some((text != "off").then(|| PathBuf::from(text)))
-    });
+    let path = reader
+        .parsed("shadow.record.path", expected, |text| Some((text != "off").then(|| PathBuf::from(text))));
     let max_bytes = reader.integer("shadow.record.max_bytes", 65_536..=1_099_511_627_776);
     let embeddings = reader.flag("shadow.record.embeddings");
     Some(RecordSettings { path: path?, max_bytes: max_bytes?, embeddings: embeddings? })

@@ -73,7 +73,9 @@ impl EngineError {
     pub fn is_of_the_engine(&self) -> bool {
         match self {
             Self::Overloaded { .. } => false,
-            Self::Backend(_) | Self::Instructions(_) | Self::Panicked | Self::Stopped | Self::Threads(_) => true,
+            Self::Backend(_) | Self::Instructions(_) | Self::Panicked | Self::Stopped | Self::Threads(_) => {
+                true
+            }
         }
     }
 }

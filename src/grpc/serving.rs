@@ -61,7 +61,8 @@ impl Serving {
     /// Serves what the data folder holds now. Blocks.
     pub(super) fn reload(&self, recognizer: &Recognizer) -> Result<Reloaded, Status> {
         let reload = self.reloading.as_ref();
-        let reload = reload.ok_or_else(|| Status::failed_precondition("what is served was loaded from no folder"))?;
+        let reload =
+            reload.ok_or_else(|| Status::failed_precondition("what is served was loaded from no folder"))?;
         Ok(reload(recognizer)?)
     }
 

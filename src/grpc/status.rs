@@ -135,8 +135,10 @@ impl From<NotFit> for Status {
             .map(|one| (one.condition.as_str(), format!("limit {}, got {}", one.limit, told(one.value))))
             .collect();
         let sentence: Vec<String> = unmet.iter().map(|(name, what)| format!("{name}: {what}")).collect();
-        let violations =
-            unmet.into_iter().map(|(name, what)| PreconditionViolation::new("GATE", name, what)).collect::<Vec<_>>();
+        let violations = unmet
+            .into_iter()
+            .map(|(name, what)| PreconditionViolation::new("GATE", name, what))
+            .collect::<Vec<_>>();
         let message = format!("{not_fit} (force promotes all the same): {}", sentence.join("; "));
         let details = ErrorDetails::with_precondition_failure(violations);
         Self::with_error_details(Code::FailedPrecondition, message, details)
@@ -147,7 +149,9 @@ impl From<ReplayError> for Status {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Unknown(_) => Self::not_found(error.to_string()),
-            ReplayError::NoProbe(_) | ReplayError::NoGallery(_) => Self::failed_precondition(error.to_string()),
+            ReplayError::NoProbe(_) | ReplayError::NoGallery(_) => {
+                Self::failed_precondition(error.to_string())
+            }
             ReplayError::Reference(_) => {
                 tracing::error!(%error, "a replay failed");
                 Self::internal("the replay failed; the server's log says why")

@@ -49,8 +49,7 @@ impl Recognizer {
     ) -> Result<RecognizeAnswer, EngineError> {
         let (rankings, checks, report) = self.rank_identities(seat, query).await?;
         let started = Instant::now();
-        let mut verdicts: Vec<Verdict> =
-            rankings.iter().map(|ranking| self.decide(query, ranking)).collect();
+        let mut verdicts: Vec<Verdict> = rankings.iter().map(|ranking| self.decide(query, ranking)).collect();
         if query.unique_in_group {
             let contenders: Vec<Contender<'_>> = query
                 .probes

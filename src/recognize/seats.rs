@@ -24,6 +24,7 @@ pub enum Seat {
 
 impl Seat {
     /// The other one.
+    #[must_use]
     pub fn other(self) -> Self {
         match self {
             Self::Standing => Self::Candidate,

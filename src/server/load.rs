@@ -71,7 +71,11 @@ pub fn load_with(
         return Ok(Loaded { recognizer: Arc::new(recognizer), shadow: None });
     }
     // Another backend that stood in for it would be compared in its name.
-    let backend = BackendSettings { kind: settings.shadow.backend, fallback: Fallback::Fail, ..settings.backend.clone() };
+    let backend = BackendSettings {
+        kind: settings.shadow.backend,
+        fallback: Fallback::Fail,
+        ..settings.backend.clone()
+    };
     let engine = match start(&backend) {
         Ok(engine) => engine,
         Err(error) => return Ok(without_shadow(recognizer, &error)),

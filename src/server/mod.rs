@@ -130,9 +130,9 @@ pub async fn run_with(
     load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let label = if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off };
-    let gauges = Arc::new(Mutex::new(GalleryGauges::new(label)));
-    let serving = Serving::new(settings.server.limits).reloading(load::reloading(&settings, Arc::clone(&gauges)));
+    let gauges = Arc::new(Mutex::new(GalleryGauges::new(gallery_label(&settings))));
+    let serving =
+        Serving::new(settings.server.limits).reloading(load::reloading(&settings, Arc::clone(&gauges)));
     let serving = Arc::new(serving);
     let (health, health_service) = Health::new();
     health.loading().await;
@@ -152,7 +152,8 @@ pub async fn run_with(
     let grace = settings.server.shutdown_grace;
     let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
 
-    let loading = load_galleries(move || load(&with_warm_up(settings)), Arc::clone(&serving), (health.clone(), gauges));
+    let loading =
+        load_galleries(move || load(&with_warm_up(settings)), Arc::clone(&serving), (health.clone(), gauges));
     let until_stop = async {
         let mut shutdown = std::pin::pin!(shutdown);
         let ended = tokio::select! {
@@ -202,6 +203,10 @@ pub async fn run_with(
     upkeep.abort();
     tracing::info!("stopped");
     outcome
+}
+
+fn gallery_label(settings: &Settings) -> GalleryLabel {
+    if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off }
 }
 
 /// A server builds the kernels that it will need beforehand.

@@ -14,6 +14,9 @@ use crate::engine::RawCheck;
 use crate::recognize::decision::{Decision, Verdict};
 use crate::telemetry::ShadowKind;
 
+/// Half a unit in the last place of a score near 1: what rounding the canonical score may add to an honest error.
+const SCORE_ROUNDING: f32 = 6.1e-8;
+
 /// What one side said of a probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
@@ -99,16 +102,19 @@ pub fn compare(sides: Sides<&Said>, tolerance: f32) -> Comparison {
     note(decisions(primary, shadow, tolerance), ShadowKind::Decision);
     note(nearest(sides, &rows.primary, tolerance), ShadowKind::Identity);
     note(orders(sides, &rows.primary, tolerance), ShadowKind::Order);
-    let wrong_scores = Sides {
-        primary: computed_wrongly(primary, tolerance),
-        shadow: computed_wrongly(shadow, tolerance),
-    };
+    let wrong_scores =
+        Sides { primary: computed_wrongly(primary, tolerance), shadow: computed_wrongly(shadow, tolerance) };
     let wrong = if wrong_scores.primary || wrong_scores.shadow { Difference::Real } else { Difference::None };
     note(wrong.or(served_scores(sides, &rows.shadow, tolerance)), ShadowKind::Score);
     if kinds.is_empty() {
         kinds.push(if borderline { ShadowKind::Borderline } else { ShadowKind::Agree });
     }
-    Comparison { kinds, wrong_scores, score_error: score_error(shadow), overlap: overlap(primary, &rows.shadow) }
+    Comparison {
+        kinds,
+        wrong_scores,
+        score_error: score_error(shadow),
+        overlap: overlap(primary, &rows.shadow),
+    }
 }
 
 /// How two things differ.
@@ -155,8 +161,9 @@ fn decisions(primary: &Said, shadow: &Said, tolerance: f32) -> Difference {
         (None, None) | (Some(_), Some(_)) => return Difference::None,
         (Some(_), None) | (None, Some(_)) => return Difference::Real,
     };
-    let same_numbers =
-        a.cut == b.cut && both_near(a.score, b.score, tolerance) && both_near(a.margin, b.margin, 2.0 * tolerance);
+    let same_numbers = a.cut == b.cut
+        && both_near(a.score, b.score, tolerance)
+        && both_near(a.margin, b.margin, 2.0 * tolerance);
     // Who keeps an identity within a group turns on other probes' scores, which are compared by themselves.
     let displaced = [a.decision, b.decision].contains(&Decision::Displaced);
     Difference::unless(same_numbers && !displaced && near_cut(a, tolerance))
@@ -205,13 +212,14 @@ fn tied(sides: Sides<&Said>, listed: &Rows, place: usize, tolerance: f32) -> boo
     let (Some(expected), Some(got)) = (primary.get(place), shadow.get(place)) else { return false };
     // A row that is not listed scores no more than the last one that is.
     let score = listed.get(&got.index).copied().or(primary.last().map(|last| last.score));
-    score.is_some_and(|score| near(score, expected.score, tolerance)) && near(got.score, expected.score, tolerance)
+    score.is_some_and(|score| near(score, expected.score, tolerance))
+        && near(got.score, expected.score, tolerance)
 }
 
 /// Whether a side's raw scores lie further from the canonical ones than both its bound and the tolerance.
 fn computed_wrongly(said: &Said, tolerance: f32) -> bool {
-    // Written so that what is no number is wrong.
-    said.check.violations > 0 || !(score_error(said) <= said.check.bound.max(tolerance) * (1.0 + 1e-6) + 6.1e-8)
+    let allowed = said.check.bound.max(tolerance) * (1.0 + 1e-6) + SCORE_ROUNDING;
+    said.check.violations > 0 || score_error(said) > allowed
 }
 
 /// The furthest that a raw score lay from the canonical one; infinite for one that is no number.

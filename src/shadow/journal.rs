@@ -208,7 +208,10 @@ mod tests {
             kinds: vec!["score".to_owned()],
             error: String::new(),
             asked: AskedRecord::default(),
-            sides: Sides { primary: SideRecord::default(), shadow: SideRecord { score_error: 0.25, ..SideRecord::default() } },
+            sides: Sides {
+                primary: SideRecord::default(),
+                shadow: SideRecord { score_error: 0.25, ..SideRecord::default() },
+            },
             embedding: None,
         }
     }

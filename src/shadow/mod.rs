@@ -144,9 +144,10 @@ impl Shadow {
         };
         let journal = match &settings.record.path {
             None => None,
-            Some(folder) => Some(Journal::open(folder, &settings.record).map_err(|error| {
-                ShadowError::Record { folder: folder.display().to_string(), error }
-            })?),
+            Some(folder) => Some(
+                Journal::open(folder, &settings.record)
+                    .map_err(|error| ShadowError::Record { folder: folder.display().to_string(), error })?,
+            ),
         };
         let (watchers, _) = broadcast::channel(WATCHED);
         let ledger = runner::resume(settings, machines, journal.as_ref());
@@ -167,7 +168,8 @@ impl Shadow {
         let shared = &self.shared;
         let report = observed.answer.report();
         if observed.by == Seat::Candidate && report.bound_violations + report.invalid_indices > 0 {
-            let what = format!("it computed wrongly in request {}; the answer was mended", observed.request_id);
+            let what =
+                format!("it computed wrongly in request {}; the answer was mended", observed.request_id);
             shared.demote(Demotion::Failure(what));
         }
         if !shared.samples() {
@@ -175,9 +177,10 @@ impl Shadow {
         }
         let probes = observed.question.probes().len();
         // Where another backend stood in for the primary, there is nothing to compare.
-        let comparable = shared.recognizer.engine_of(observed.by).is_ok_and(|engine| {
-            engine.choice().active().backend == report.backend
-        });
+        let comparable = shared
+            .recognizer
+            .engine_of(observed.by)
+            .is_ok_and(|engine| engine.choice().active().backend == report.backend);
         if shared.breaker_open.load(Ordering::Relaxed) || !comparable || !shared.take_room(probes) {
             shared.drop_probes(probes);
             return;

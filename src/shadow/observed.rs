@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compare::{Place, Said};
 use super::record::AskedRecord;
 use crate::domain::{Margin, Threshold, TopK};
-use crate::engine::{EngineError, RawCheck, Ranked, ScanReport};
+use crate::engine::{EngineError, Ranked, RawCheck, ScanReport};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::Verdict;
 use crate::recognize::{
@@ -70,7 +70,9 @@ impl Question {
         };
         let (threshold, min_margin) = match self {
             Self::Search(_) => (None, None),
-            Self::Recognize(query) => (query.threshold.map(Threshold::get), query.min_margin.map(Margin::get)),
+            Self::Recognize(query) => {
+                (query.threshold.map(Threshold::get), query.min_margin.map(Margin::get))
+            }
         };
         AskedRecord {
             method: method.to_owned(),

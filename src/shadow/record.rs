@@ -165,10 +165,19 @@ impl SideRecord {
     pub fn of(machine: &Machine, snapshot: &Snapshot, said: &Said, wrong_scores: WrongScores) -> Self {
         let top = |place: &Place| {
             let (identity, prototype_id) = names(snapshot, place);
-            TopRecord { index: place.index, identity, prototype_id, score: place.score, raw: place.raw.map(finite) }
+            TopRecord {
+                index: place.index,
+                identity,
+                prototype_id,
+                score: place.score,
+                raw: place.raw.map(finite),
+            }
         };
         Self {
-            decision: said.verdict.map(|verdict| DecisionKind::from(verdict.decision).as_str().to_owned()).unwrap_or_default(),
+            decision: said
+                .verdict
+                .map(|verdict| DecisionKind::from(verdict.decision).as_str().to_owned())
+                .unwrap_or_default(),
             score: said.verdict.and_then(|verdict| verdict.score),
             margin: said.verdict.and_then(|verdict| verdict.margin),
             threshold: said.verdict.map(|verdict| verdict.cut.threshold.get()),

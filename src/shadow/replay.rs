@@ -26,7 +26,9 @@ pub enum ReplayError {
     #[error("no disagreement {0:?} in memory or in shadow.record.path")]
     Unknown(String),
     /// Its probe was not kept.
-    #[error("the probe of disagreement {0:?} is not in memory any more (shadow.record.embeddings keeps it on disk)")]
+    #[error(
+        "the probe of disagreement {0:?} is not in memory any more (shadow.record.embeddings keeps it on disk)"
+    )]
     NoProbe(String),
     /// Its gallery is not served any more, or has another form.
     #[error("gallery {0:?} is not served any more as it was")]
@@ -91,7 +93,11 @@ pub(super) async fn replay(shared: &Arc<Shared>, id: &str) -> Result<Replayed, R
     let truth = truth.said(&snapshot, 0);
     // The roles of then: the backend that was primary may be the shadow by now.
     let machines = shared.ledger().machines.clone();
-    let by = if machines.standing.backend == record.sides.primary.backend { Seat::Standing } else { Seat::Candidate };
+    let by = if machines.standing.backend == record.sides.primary.backend {
+        Seat::Standing
+    } else {
+        Seat::Candidate
+    };
     let machines = machines.sides(by).map(Machine::clone);
     let judge = Judge { shared, question: &question, snapshot: &snapshot, truth: &truth };
     let then = |side: &SideRecord| same_generation.then(|| judge.of_then(side));
@@ -146,8 +152,10 @@ async fn find(shared: &Arc<Shared>, id: &str) -> Result<(Arc<Record>, Probe, Arc
     let embedding = match (again, &record.embedding) {
         (Some(again), _) => again.embedding,
         // As it was kept it had been made a unit vector.
-        (None, Some(values)) => Embedding::parse(values.clone(), snapshot.profile().dim, NormPolicy::Normalise)
-            .map_err(|_| gone())?,
+        (None, Some(values)) => {
+            Embedding::parse(values.clone(), snapshot.profile().dim, NormPolicy::Normalise)
+                .map_err(|_| gone())?
+        }
         (None, None) => return Err(ReplayError::NoProbe(id.to_owned())),
     };
     if embedding.as_slice().len() != snapshot.profile().dim {

@@ -100,7 +100,7 @@ impl Shared {
     /// Makes what can be set by hand count, and show.
     pub(super) fn show(&self) {
         let ledger = self.ledger();
-        let share = (ledger.sampling * (1_u64 << 32) as f64).round() as u64;
+        let share = share_of_2_32(ledger.sampling);
         self.sampled_of_2_32.store(share, Ordering::Relaxed);
         telemetry::shadow_sampling(ledger.sampling);
         telemetry::shadow_promoted(ledger.rollout.promoted);
@@ -135,7 +135,13 @@ impl Shared {
     }
 }
 
-/// The n-th number of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A share from 0 to 1, of 2^32.
+#[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
+fn share_of_2_32(share: f64) -> u64 {
+    (share * (1_u64 << 32) as f64).round() as u64
+}
+
+/// The n-th number of `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 fn scattered(n: u64) -> u64 {
     let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -257,7 +263,8 @@ impl Worker {
         let mut compared = Vec::with_capacity(observed.question.probes().len());
         let mut different = Vec::new();
         for probe in 0..observed.question.probes().len() {
-            let said = Sides { primary: &observed.answer, shadow: answer }.map(|one| one.said(snapshot, probe));
+            let said =
+                Sides { primary: &observed.answer, shadow: answer }.map(|one| one.said(snapshot, probe));
             let comparison = compare(Sides { primary: &said.primary, shadow: &said.shadow }, tolerance);
             telemetry::shadow_compared(comparison.worst(), 1);
             telemetry::shadow_probe(comparison.score_error, comparison.overlap);
@@ -403,7 +410,10 @@ fn stood_in(recognizer: &Recognizer, seat: Seat, answer: &Answer) -> Option<Stri
     let seated = recognizer.engine_of(seat).ok()?.choice().active().backend;
     let report = answer.report();
     (report.backend != seated).then(|| {
-        report.fallback.as_ref().map_or_else(|| "another backend answered".to_owned(), |why| why.sentence.clone())
+        report
+            .fallback
+            .as_ref()
+            .map_or_else(|| "another backend answered".to_owned(), |why| why.sentence.clone())
     })
 }
 
@@ -414,7 +424,7 @@ mod tests {
     #[test]
     fn a_share_of_requests_is_taken_whatever_their_rhythm() {
         for share in [0.0, 0.01, 0.25, 1.0] {
-            let limit = (share * (1_u64 << 32) as f64) as u64;
+            let limit = share_of_2_32(share);
             let taken = |step: usize| {
                 (0..200_000).step_by(step).filter(|n| scattered(*n) >> 32 < limit).count() as f64
             };

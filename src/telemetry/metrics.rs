@@ -60,7 +60,8 @@ const SCORE_ERRORS: &[f64] = &[3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3
 const SHARES: &[f64] = &[0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 
 /// Below 1 the shadow is faster.
-const RATIOS: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0];
+const RATIOS: &[f64] =
+    &[0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0];
 
 /// Declares metrics, and lists them.
 macro_rules! declare {

@@ -21,7 +21,15 @@ const LAYERS: [(&str, &[&str]); 11] = [
     (
         "cli",
         &[
-            "domain", "gallery", "backend", "engine", "recognize", "shadow", "grpc", "server", "config",
+            "domain",
+            "gallery",
+            "backend",
+            "engine",
+            "recognize",
+            "shadow",
+            "grpc",
+            "server",
+            "config",
             "telemetry",
         ],
     ),

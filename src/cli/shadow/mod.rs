@@ -53,7 +53,11 @@ impl ServerArgs {
         self.client_for(settings, self.timeout).await
     }
 
-    async fn client_for(&self, settings: &SettingsArgs, limit: Duration) -> anyhow::Result<ShadowClient<Channel>> {
+    async fn client_for(
+        &self,
+        settings: &SettingsArgs,
+        limit: Duration,
+    ) -> anyhow::Result<ShadowClient<Channel>> {
         let url = match &self.server {
             Some(url) => url.clone(),
             None => settings.load([])?.server.listen.to_string(),
@@ -153,7 +157,8 @@ pub(super) fn run(
                 Ok(output.line(if changed { "promoted" } else { "it was promoted before" })?)
             }
             ShadowCommand::Demote(DemoteArgs { server, reason }) => {
-                let reply = server.client(settings).await?.demote(DemoteRequest { reason }).await.map_err(refused)?;
+                let reply =
+                    server.client(settings).await?.demote(DemoteRequest { reason }).await.map_err(refused)?;
                 let changed = reply.into_inner().changed;
                 Ok(output.line(if changed { "demoted" } else { "it was not promoted" })?)
             }
@@ -191,7 +196,8 @@ async fn list(settings: &SettingsArgs, args: ListArgs, output: &mut Output) -> a
 /// One JSON object a line, at once.
 async fn watch(settings: &SettingsArgs, args: WatchArgs, output: &mut Output) -> anyhow::Result<()> {
     let mut client = args.server.client_for(settings, WATCH_LIMIT).await?;
-    let mut news = client.watch_disagreements(WatchDisagreementsRequest {}).await.map_err(refused)?.into_inner();
+    let mut news =
+        client.watch_disagreements(WatchDisagreementsRequest {}).await.map_err(refused)?.into_inner();
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(one) = news.message().await.map_err(refused)? else { break };
@@ -224,7 +230,9 @@ async fn replay(settings: &SettingsArgs, args: ReplayArgs, output: &mut Output) 
 
 async fn sampling(settings: &SettingsArgs, args: SamplingArgs, output: &mut Output) -> anyhow::Result<()> {
     let Some(sampling) = share(&args.share) else {
-        return Err(Usage(format!("expected 0 to 1, or a percentage such as 1%, got {:?}", args.share)).into());
+        return Err(
+            Usage(format!("expected 0 to 1, or a percentage such as 1%, got {:?}", args.share)).into()
+        );
     };
     let mut client = args.server.client(settings).await?;
     let reply = client.set_sampling(SetSamplingRequest { sampling }).await.map_err(refused)?.into_inner();

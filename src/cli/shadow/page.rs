@@ -33,7 +33,9 @@ pub(super) fn report(report: &GetReportResponse, output: &mut Output) -> anyhow:
     }
     output.line(kinds)?;
     let mut measured = table(["measured", "p50", "p90", "p99", "most"]);
-    measured.add_row(quantiles("score error of the shadow", report.score_error.as_ref(), |value| format!("{value:.2e}")));
+    measured.add_row(quantiles("score error of the shadow", report.score_error.as_ref(), |value| {
+        format!("{value:.2e}")
+    }));
     let ms = |ns: f64| format!("{:.3} ms", ns / 1e6);
     measured.add_row(quantiles("latency of the primary", report.primary_latency_ns.as_ref(), ms));
     measured.add_row(quantiles("latency of the shadow", report.shadow_latency_ns.as_ref(), ms));

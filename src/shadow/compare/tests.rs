@@ -60,17 +60,35 @@ fn every_real_difference_has_its_name() {
         recognized(places)
     };
     // The nearest is left out: another person, and the decision may be another one too.
-    assert_eq!(kinds(&primary, &with(&|places| {
-        places.remove(0);
-    })), [Identity, Order, Score]);
-    assert_eq!(kinds(&primary, &with(&|places| {
-        places.drain(..2);
-    })), [Decided, Identity, Order]);
+    assert_eq!(
+        kinds(
+            &primary,
+            &with(&|places| {
+                places.remove(0);
+            })
+        ),
+        [Identity, Order]
+    );
+    assert_eq!(
+        kinds(
+            &primary,
+            &with(&|places| {
+                places.drain(..2);
+            })
+        ),
+        [Decided, Identity, Order, Score]
+    );
     assert_eq!(kinds(&primary, &recognized(Vec::new())), [Decided, Identity, Order, Score]);
     assert_eq!(kinds(&primary, &with(&|places| places[2] = place(8, 4, 0.3))), [Order]);
-    assert_eq!(kinds(&primary, &with(&|places| {
-        places.pop();
-    })), [Order]);
+    assert_eq!(
+        kinds(
+            &primary,
+            &with(&|places| {
+                places.pop();
+            })
+        ),
+        [Order]
+    );
     // The same person by another of his rows.
     assert_eq!(kinds(&primary, &with(&|places| places[0] = place(6, 1, 0.79))), [Order, Score]);
     // Served scores are exact on both sides.
@@ -84,14 +102,18 @@ fn a_score_computed_wrongly_shows_whatever_became_of_it() {
         let mut said = recognized(usual());
         change(&mut said);
         let comparison = compare(Sides { primary: &primary, shadow: &said }, TOLERANCE);
-        assert_eq!(compare(Sides { primary: &said, shadow: &primary }, TOLERANCE).wrong_scores, Sides { primary: true, shadow: false });
+        assert_eq!(
+            compare(Sides { primary: &said, shadow: &primary }, TOLERANCE).wrong_scores,
+            Sides { primary: true, shadow: false }
+        );
         assert_eq!(comparison.wrong_scores, Sides { primary: false, shadow: true });
         comparison
     };
-    let scaled = wrong(&|said| said.places.iter_mut().for_each(|place| place.raw = Some(place.score * 1.001)));
+    let scaled =
+        wrong(&|said| said.places.iter_mut().for_each(|place| place.raw = Some(place.score * 1.001)));
     assert_eq!(scaled.kinds, [Score]);
     assert!((scaled.score_error - 8e-4).abs() < 1e-6);
-    assert_eq!(wrong(&|said| said.places[1].raw = Some(f32::NAN)).score_error, f32::INFINITY);
+    assert!(wrong(&|said| said.places[1].raw = Some(f32::NAN)).score_error.is_infinite());
     // Of a candidate that verification threw out.
     assert_eq!(wrong(&|said| said.check.error = 0.3).kinds, [Score]);
     assert_eq!(wrong(&|said| said.check.violations = 1).kinds, [Score]);
@@ -134,11 +156,8 @@ fn a_decision_whose_cut_lies_within_the_tolerance_is_borderline() {
     assert_eq!(kinds(&lead(0.749_995), &lead(0.750_004)), [Borderline]);
     // The cut is another one: not the scores, but what was decided by.
     let mut other_cut = at(0.5);
-    other_cut.verdict = Some(decide(
-        Some(0.5),
-        Some(0.1),
-        Cut { threshold: Threshold::parse(0.500_001).unwrap(), ..cut() },
-    ));
+    other_cut.verdict =
+        Some(decide(Some(0.5), Some(0.1), Cut { threshold: Threshold::parse(0.500_001).unwrap(), ..cut() }));
     assert_eq!(kinds(&at(0.5), &other_cut), [Decided]);
     let mut displaced = at(0.5);
     displaced.verdict.as_mut().unwrap().decision = Decision::Displaced;

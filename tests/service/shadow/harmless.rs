@@ -8,7 +8,9 @@ use lookalike::shadow::{Force, Guilty};
 use lookalike::telemetry::{Label, ShadowKind};
 use prost::Message;
 
-use super::super::support::{CPU, Fault, Switch, data_folder, probe, sample_faces, sample_probes, settings, until};
+use super::super::support::{
+    CPU, Fault, Switch, data_folder, probe, sample_faces, sample_probes, settings, until,
+};
 use super::{InProcess, faulty, shadowed};
 
 fn probes() -> Vec<Probe> {
@@ -125,7 +127,11 @@ async fn a_promoted_device_that_fails_costs_no_request() {
         let (mended, meta) = service.recognize(&probes).await;
         assert_eq!(mended, told);
         assert_eq!(meta.backend, "cpu");
-        assert!(meta.fallback_reason.starts_with("the promoted backend failed: "), "{}", meta.fallback_reason);
+        assert!(
+            meta.fallback_reason.starts_with("the promoted backend failed: "),
+            "{}",
+            meta.fallback_reason
+        );
         let rollout = service.shadow().report().rollout;
         assert!(!rollout.promoted && !rollout.held, "{rollout:?}");
         let (_, meta) = service.recognize(&probes).await;

@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use lookalike::domain::Origin;
 use lookalike::gallery::store::{Import, ImportOptions, Selection, Store};
 use lookalike::gallery::{Place, PrototypeRecord, formats};
 use lookalike::grpc::OperationsService;
 use lookalike::grpc::proto::operations_server::Operations;
 use lookalike::grpc::proto::{Probe, ReloadRequest};
-use lookalike::domain::Origin;
 use lookalike::server;
 use lookalike::telemetry::{Label, ShadowKind};
 use tonic::Request;
@@ -55,9 +55,15 @@ async fn kinds(faces: &[Face], recognitions: usize) -> Vec<(&'static str, u64)> 
     }
     service.until_sampled(recognitions as u64).await;
     let report = service.shadow().report();
-    assert_eq!((report.machines.primary.backend.as_str(), report.machines.shadow.backend.as_str()), ("cpu", "opencl"));
+    assert_eq!(
+        (report.machines.primary.backend.as_str(), report.machines.shadow.backend.as_str()),
+        ("cpu", "opencl")
+    );
     let (p99, most) = (report.evidence.score_error.quantile(0.99), report.evidence.score_error.quantile(1.0));
-    println!("{recognitions} recognitions over {} rows: score error p99 {p99:?}, at most {most:?}", faces.len());
+    println!(
+        "{recognitions} recognitions over {} rows: score error p99 {p99:?}, at most {most:?}",
+        faces.len()
+    );
     service.stop().await;
     let seen = ShadowKind::ALL.iter().map(|kind| (kind.as_str(), report.evidence.of(*kind)));
     seen.filter(|(_, count)| *count > 0).collect()
@@ -81,8 +87,14 @@ async fn a_hundred_thousand_recognitions_agree() {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_two_backends_can_be_compared() {
     let data = data_folder(&sample_faces());
-    for (primary, shadow) in [("cpu", "reference"), ("opencl", "cpu"), ("reference", "opencl"), ("opencl", "reference")] {
-        let flags = [format!("backend.kind={primary}"), format!("shadow.backend={shadow}"), "backend.fallback=fail".to_owned()];
+    for (primary, shadow) in
+        [("cpu", "reference"), ("opencl", "cpu"), ("reference", "opencl"), ("opencl", "reference")]
+    {
+        let flags = [
+            format!("backend.kind={primary}"),
+            format!("shadow.backend={shadow}"),
+            "backend.fallback=fail".to_owned(),
+        ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let service = InProcess::start(shadowed(data.path(), &flags), server::load_with_shadow).await;
         let probes: Vec<Probe> = sample_faces().iter().map(|face| probe("p", &face.vector)).collect();
@@ -125,7 +137,8 @@ async fn a_new_generation_disturbs_nobody() {
         callers.push(tokio::spawn(async move {
             let mut generations = Vec::new();
             while !stop.load(Ordering::Relaxed) {
-                let request = lookalike::grpc::proto::RecognizeRequest { probes: probes.clone(), ..Default::default() };
+                let request =
+                    lookalike::grpc::proto::RecognizeRequest { probes: probes.clone(), ..Default::default() };
                 let reply = client.recognize(request).await.unwrap().into_inner();
                 asked.fetch_add(probes.len(), Ordering::Relaxed);
                 generations.push(reply.meta.unwrap().generation);
@@ -152,14 +165,27 @@ async fn a_new_generation_disturbs_nobody() {
     }
     stop.store(true, Ordering::Relaxed);
     for caller in callers {
-        assert_eq!(caller.await.unwrap(), Some(first + GENERATIONS), "the last request is answered from the last generation");
+        assert_eq!(
+            caller.await.unwrap(),
+            Some(first + GENERATIONS),
+            "the last request is answered from the last generation"
+        );
     }
     // Nothing has changed since.
     let reloaded = server.operations().reload(ReloadRequest {}).await.unwrap().into_inner();
-    assert_eq!((reloaded.loaded.len(), reloaded.unchanged.as_slice()), (0, ["default".to_owned()].as_slice()));
+    assert_eq!(
+        (reloaded.loaded.len(), reloaded.unchanged.as_slice()),
+        (0, ["default".to_owned()].as_slice())
+    );
     let report = super::super::support::until("all was compared", async || {
-        let report = server.shadow().get_report(lookalike::grpc::proto::GetReportRequest {}).await.unwrap().into_inner();
-        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() >= asked.load(Ordering::Relaxed) as u64).then_some(report)
+        let report = server
+            .shadow()
+            .get_report(lookalike::grpc::proto::GetReportRequest {})
+            .await
+            .unwrap()
+            .into_inner();
+        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() >= asked.load(Ordering::Relaxed) as u64)
+            .then_some(report)
     })
     .await;
     for kind in &report.kinds {
@@ -167,12 +193,17 @@ async fn a_new_generation_disturbs_nobody() {
         assert!(allowed || kind.count == 0, "{kind:?}");
     }
     assert!(report.compared > 0);
-    println!("{} recognitions over {GENERATIONS} generations, {} compared", asked.load(Ordering::Relaxed), report.compared);
+    println!(
+        "{} recognitions over {GENERATIONS} generations, {} compared",
+        asked.load(Ordering::Relaxed),
+        report.compared
+    );
     server.stop().await.unwrap();
 }
 
 async fn generation(server: &Server) -> u64 {
-    let info = server.operations().get_info(lookalike::grpc::proto::GetInfoRequest {}).await.unwrap().into_inner();
+    let info =
+        server.operations().get_info(lookalike::grpc::proto::GetInfoRequest {}).await.unwrap().into_inner();
     info.galleries[0].generation
 }
 
@@ -180,7 +211,8 @@ async fn generation(server: &Server) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_follows_the_folder() {
     let data = data_folder(&sample_faces());
-    let server = Server::start_with(shadowed(data.path(), &["shadow.enabled=false"]), server::load_with_shadow).await;
+    let server =
+        Server::start_with(shadowed(data.path(), &["shadow.enabled=false"]), server::load_with_shadow).await;
     let mut store = Store::open(data.path()).unwrap();
     let import = Import {
         gallery: "other",
@@ -190,7 +222,10 @@ async fn what_is_served_follows_the_folder() {
     store.import(import, &mut |_| ()).unwrap();
     let reload = async || server.operations().reload(ReloadRequest {}).await.map(tonic::Response::into_inner);
     let reloaded = reload().await.unwrap();
-    assert_eq!((reloaded.loaded[0].name.as_str(), reloaded.unchanged.as_slice()), ("other", ["default".to_owned()].as_slice()));
+    assert_eq!(
+        (reloaded.loaded[0].name.as_str(), reloaded.unchanged.as_slice()),
+        ("other", ["default".to_owned()].as_slice())
+    );
     store.remove("other", &Selection::Everything).unwrap();
     let reloaded = reload().await.unwrap();
     assert_eq!(reloaded.withdrawn, ["other"]);
@@ -204,5 +239,8 @@ async fn what_is_served_follows_the_folder() {
     // A service that was made of no folder has none to load.
     let serving = Arc::new(lookalike::grpc::Serving::new(shadowed(data.path(), &[]).server.limits));
     let operations = OperationsService::new(serving);
-    assert_eq!(operations.reload(Request::new(ReloadRequest {})).await.unwrap_err().code(), tonic::Code::Unavailable);
+    assert_eq!(
+        operations.reload(Request::new(ReloadRequest {})).await.unwrap_err().code(),
+        tonic::Code::Unavailable
+    );
 }

@@ -22,7 +22,7 @@ use lookalike::server::{self, LoadError, Loaded};
 use lookalike::shadow::Shadow;
 use tonic::Request;
 
-use super::support::{Fault, Faulty, Switch, settings, until};
+use super::support::{Face, Fault, Faulty, Random, Switch, probe, sample_faces, settings, until};
 
 /// The CPU answers, PoCL is compared with it, always.
 const FLAGS: [&str; 8] = [
@@ -48,6 +48,18 @@ fn faulty(settings: &Settings, fault: Fault, switch: Switch) -> Result<Loaded, L
     })
 }
 
+/// Sixteen persons of one row each before the sample's, who have several: rows 0 to 15.
+fn faces() -> Vec<Face> {
+    let mut random = Random::new(12);
+    let lone = (0..16).map(|number| Face::new(&format!("lone {number}"), "1", random.vector(128)));
+    lone.chain(sample_faces()).collect()
+}
+
+/// A probe of each row: it is nearest to itself.
+fn probes_of(faces: &[Face]) -> Vec<Probe> {
+    faces.iter().enumerate().map(|(row, face)| probe(&format!("row {row}"), &face.vector)).collect()
+}
+
 /// The service with no network around it.
 struct InProcess {
     service: RecognitionService,
@@ -57,7 +69,10 @@ struct InProcess {
 }
 
 impl InProcess {
-    async fn start(settings: Settings, load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static) -> Self {
+    async fn start(
+        settings: Settings,
+        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    ) -> Self {
         let limits = settings.server.limits;
         let loaded = tokio::task::spawn_blocking(move || load(&settings)).await.unwrap().unwrap();
         let serving = Arc::new(Serving::new(limits));
@@ -73,7 +88,12 @@ impl InProcess {
     }
 
     async fn recognize(&self, probes: &[Probe]) -> (Vec<RecognizeResult>, ResponseMeta) {
-        let request = RecognizeRequest { probes: probes.to_vec(), threshold: Some(0.942), min_margin: Some(0.04), ..Default::default() };
+        let request = RecognizeRequest {
+            probes: probes.to_vec(),
+            threshold: Some(0.942),
+            min_margin: Some(0.04),
+            ..Default::default()
+        };
         let reply = self.service.recognize(Request::new(request)).await.unwrap().into_inner();
         (reply.recognitions, reply.meta.unwrap())
     }
@@ -86,7 +106,10 @@ impl InProcess {
 
     /// Waits until so many probes were compared, or came to nothing.
     async fn until_sampled(&self, probes: u64) {
-        until("all was compared", async || (self.shadow().report().evidence.sampled() >= probes).then_some(())).await;
+        until("all was compared", async || {
+            (self.shadow().report().evidence.sampled() >= probes).then_some(())
+        })
+        .await;
     }
 
     /// Stops it all and waits for it.

@@ -9,8 +9,8 @@ use lookalike::shadow::Force;
 use lookalike::telemetry::{GateCondition, ShadowKind};
 use tempfile::TempDir;
 
-use super::super::support::{Fault, Switch, data_folder, probe, sample_faces, until};
-use super::{InProcess, faulty, shadowed};
+use super::super::support::{Fault, Switch, data_folder, until};
+use super::{InProcess, faces, faulty, probes_of, shadowed};
 
 /// A gate that a few requests of two sound backends meet.
 const EASY: [&str; 4] = [
@@ -21,7 +21,7 @@ const EASY: [&str; 4] = [
 ];
 
 fn probes() -> Vec<Probe> {
-    sample_faces().iter().map(|face| probe("p", &face.vector)).collect()
+    probes_of(&faces())
 }
 
 /// Serves from `data` with its record in `record`, and a fault that is off.
@@ -45,7 +45,7 @@ async fn ask_until(service: &InProcess, what: &str, condition: impl Fn(&lookalik
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_promotes_itself_on_evidence_and_is_taken_back_by_one_disagreement() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let automatic = ["shadow.promote=automatic"];
     let (service, switch) = start(data.path(), record.path(), &automatic, Fault::Skipped(15)).await;
     let (sound, meta) = service.recognize(&probes()).await;
@@ -55,7 +55,10 @@ async fn it_promotes_itself_on_evidence_and_is_taken_back_by_one_disagreement() 
     let (told, meta) = service.recognize(&probes()).await;
     assert_eq!((told, meta.backend.as_str()), (sound.clone(), "opencl"));
     let report = service.shadow().report();
-    assert_eq!((report.machines.primary.backend.as_str(), report.machines.shadow.backend.as_str()), ("opencl", "cpu"));
+    assert_eq!(
+        (report.machines.primary.backend.as_str(), report.machines.shadow.backend.as_str()),
+        ("opencl", "cpu")
+    );
     assert_eq!(report.rollout.because, "every condition of the gate is met");
 
     // It skips a row now: what is nearest is another person.
@@ -79,7 +82,10 @@ async fn it_promotes_itself_on_evidence_and_is_taken_back_by_one_disagreement() 
     let (service, _) = start(data.path(), record.path(), &automatic, Fault::Skipped(15)).await;
     let after = service.shadow().report();
     assert_eq!(after.rollout, before.rollout);
-    assert!(after.evidence.compared() >= before.evidence.compared() && after.evidence.since_ms == before.evidence.since_ms);
+    assert!(
+        after.evidence.compared() >= before.evidence.compared()
+            && after.evidence.since_ms == before.evidence.since_ms
+    );
     // Read from the file, without its probe.
     let latest = service.shadow().latest(1, &[ShadowKind::Identity]).pop().unwrap();
     assert_eq!(latest.sides.primary.backend, "opencl");
@@ -98,7 +104,7 @@ async fn it_promotes_itself_on_evidence_and_is_taken_back_by_one_disagreement() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_needs_force_where_the_gate_is_not_met() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let (service, _) = start(data.path(), record.path(), &[], Fault::Errs).await;
     let unmet = service.shadow().promote("too early", Force::No).unwrap_err().unmet;
     assert!(unmet.iter().any(|one| one.condition == GateCondition::Comparisons), "{unmet:?}");
@@ -114,8 +120,9 @@ async fn an_operator_needs_force_where_the_gate_is_not_met() {
 /// Computing wrongly is a failure of the device, and is seen in every request, sampled or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_promoted_device_that_computes_wrongly_is_taken_back_unsampled() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
-    let (service, switch) = start(data.path(), record.path(), &["shadow.sampling=0"], Fault::Scaled(1.001)).await;
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
+    let (service, switch) =
+        start(data.path(), record.path(), &["shadow.sampling=0"], Fault::Scaled(1.001)).await;
     let sound = service.recognize(&probes()).await.0;
     service.shadow().promote("tried", Force::Yes).unwrap();
     switch.set(true);
@@ -130,7 +137,7 @@ async fn a_promoted_device_that_computes_wrongly_is_taken_back_unsampled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sampling_is_changed_live_and_kept() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let (service, _) = start(data.path(), record.path(), &[], Fault::Errs).await;
     let one = &probes()[..1];
     service.shadow().set_sampling(0.0);
@@ -160,7 +167,7 @@ async fn sampling_is_changed_live_and_kept() {
 /// With embeddings on disk a disagreement can be replayed after a restart, on the machines and the generation of then.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_recorded_whole_is_replayed_after_a_restart() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let whole = ["shadow.record.embeddings=true"];
     let (service, switch) = start(data.path(), record.path(), &whole, Fault::Swapped(3, 40)).await;
     switch.set(true);
@@ -182,7 +189,7 @@ async fn what_was_recorded_whole_is_replayed_after_a_restart() {
 /// Evidence is about machines: on others it begins anew, and nobody is promoted on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_machines_begin_anew() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let (service, _) = start(data.path(), record.path(), &[], Fault::Errs).await;
     service.recognize(&probes()).await;
     service.until_sampled(probes().len() as u64).await;
@@ -200,7 +207,7 @@ async fn other_machines_begin_anew() {
 /// The device is not there: callers are served, and those who ask learn why nothing is compared.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shadow_that_cannot_start_keeps_nobody_from_being_served() {
-    let data = data_folder(&sample_faces());
+    let data = data_folder(&faces());
     let settings = shadowed(data.path(), &["backend.opencl.device=no such device"]);
     let service = InProcess::start(settings, lookalike::server::load_with_shadow).await;
     assert!(service.shadow.is_none());
@@ -218,6 +225,7 @@ async fn a_shadow_that_cannot_start_keeps_nobody_from_being_served() {
     let blocked = data.path().join("lookalike.db");
     let path = format!("shadow.record.path={}", blocked.display());
     let settings = shadowed(data.path(), &[&path]);
-    let loaded = tokio::task::spawn_blocking(move || lookalike::server::load_with_shadow(&settings)).await.unwrap();
+    let loaded =
+        tokio::task::spawn_blocking(move || lookalike::server::load_with_shadow(&settings)).await.unwrap();
     assert!(loaded.unwrap_err().to_string().starts_with("shadow.record.path: "));
 }

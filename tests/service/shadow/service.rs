@@ -1,7 +1,7 @@
 //! `lookalike.v1.Shadow` and `lookalike shadow`, on the real server.
 
 use lookalike::grpc::proto::{
-    DemoteRequest, GetInfoRequest, GetReportRequest, Guilty, ListDisagreementsRequest, Probe, PromoteRequest,
+    DemoteRequest, GetInfoRequest, GetReportRequest, Guilty, ListDisagreementsRequest, PromoteRequest,
     RecognizeRequest, ReplayRequest, SetSamplingRequest, WatchDisagreementsRequest,
 };
 use lookalike::server;
@@ -10,14 +10,11 @@ use tempfile::TempDir;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::super::support::{
-    CPU, Fault, Server, Switch, data_folder, http_get, lookalike, probe, sample_faces, settings, until,
-};
-use super::{faulty, shadowed};
+use super::super::support::{CPU, Fault, Server, Switch, data_folder, http_get, lookalike, settings, until};
+use super::{faces, faulty, probes_of, shadowed};
 
 fn request() -> RecognizeRequest {
-    let probes: Vec<Probe> = sample_faces().iter().map(|face| probe("p", &face.vector)).collect();
-    RecognizeRequest { probes, ..Default::default() }
+    RecognizeRequest { probes: probes_of(&faces()), ..Default::default() }
 }
 
 fn run(server: &Server, args: &[&str]) -> super::super::support::Run {
@@ -27,7 +24,7 @@ fn run(server: &Server, args: &[&str]) -> super::super::support::Run {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_found_is_told() {
-    let (data, record) = (data_folder(&sample_faces()), TempDir::new().unwrap());
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
     let path = format!("shadow.record.path={}", record.path().display());
     let switch = Switch::default();
     let planted = switch.clone();
@@ -36,7 +33,8 @@ async fn what_is_found_is_told() {
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner().shadow.unwrap();
     assert_eq!((info.backend.as_str(), info.promoted), ("opencl", false));
 
-    let mut watch = server.shadow().watch_disagreements(WatchDisagreementsRequest {}).await.unwrap().into_inner();
+    let mut watch =
+        server.shadow().watch_disagreements(WatchDisagreementsRequest {}).await.unwrap().into_inner();
     switch.set(true);
     server.recognition().recognize(request()).await.unwrap();
     let news = watch.message().await.unwrap().unwrap().disagreement.unwrap();
@@ -58,20 +56,33 @@ async fn what_is_found_is_told() {
     assert!(metrics.contains("lookalike_shadow_gate{condition=\"hard\"} 0"));
 
     // In the file, one line each, as in memory.
-    let listed = server.shadow().list_disagreements(ListDisagreementsRequest { limit: 256, kinds: Vec::new() }).await;
+    let listed =
+        server.shadow().list_disagreements(ListDisagreementsRequest { limit: 256, kinds: Vec::new() }).await;
     let listed = listed.unwrap().into_inner().disagreements;
     let lines = std::fs::read_to_string(record.path().join("disagreements.jsonl")).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ids: Vec<&str> = lines.iter().rev().map(|line| line["id"].as_str().unwrap()).collect();
     assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ids);
-    assert!(lines.iter().all(|line| line.get("embedding").is_none() && line["sides"]["shadow"]["program"] != ""));
+    assert!(
+        lines.iter().all(|line| line.get("embedding").is_none() && line["sides"]["shadow"]["program"] != "")
+    );
 
     // The command line.
     let told = run(&server, &["report"]);
     assert_eq!(told.code, Some(3), "{}", told.stderr);
-    assert!(told.stdout.contains("identity") && told.stdout.contains("the gate is not met"), "{}", told.stdout);
+    assert!(
+        told.stdout.contains("identity") && told.stdout.contains("the gate is not met"),
+        "{}",
+        told.stdout
+    );
     let told = run(&server, &["list", "--kind", "identity", "--format", "json"]).json();
-    assert!(told["disagreements"].as_array().unwrap().iter().all(|one| one["kinds"].to_string().contains("identity")));
+    assert!(
+        told["disagreements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["kinds"].to_string().contains("identity"))
+    );
     let id = told["disagreements"][0]["id"].as_str().unwrap().to_owned();
     let told = run(&server, &["replay", &id]);
     assert_eq!(told.code, Some(3), "{}", told.stderr);
@@ -96,7 +107,7 @@ async fn what_is_found_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_from_the_command_line_ends_when_told() {
-    let data = data_folder(&sample_faces());
+    let data = data_folder(&faces());
     let switch = Switch::on();
     let load = move |settings: &_| faulty(settings, Fault::Scaled(1.001), switch);
     let server = Server::start_with(shadowed(data.path(), &[]), load).await;
@@ -111,7 +122,8 @@ async fn watching_from_the_command_line_ends_when_told() {
         tokio::time::timeout(turn, &mut watching).await.ok()
     })
     .await;
-    let lines: Vec<Value> = told.unwrap().ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        told.unwrap().ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
     assert!(lines.iter().all(|line| line["shadow"]["wrongScores"] == true), "{lines:?}");
     server.stop().await.unwrap();
@@ -123,7 +135,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_values_and_missing_things_are_named() {
-    let data = data_folder(&sample_faces());
+    let data = data_folder(&faces());
     let server = Server::start_with(shadowed(data.path(), &[]), server::load_with_shadow).await;
     let mut client = server.shadow();
     for sampling in [-0.1, 1.1, f64::NAN] {
@@ -131,26 +143,42 @@ async fn bad_values_and_missing_things_are_named() {
         assert!(refused.message().starts_with("sampling: expected 0 to 1, got "), "{refused:?}");
     }
     let refused = client
-        .list_disagreements(ListDisagreementsRequest { limit: 257, kinds: vec!["agree".to_owned(), "wrong".to_owned()] })
+        .list_disagreements(ListDisagreementsRequest {
+            limit: 257,
+            kinds: vec!["agree".to_owned(), "wrong".to_owned()],
+        })
         .await
         .unwrap_err();
-    let fields: Vec<String> =
-        refused.get_details_bad_request().unwrap().field_violations.into_iter().map(|one| one.field).collect();
+    let fields: Vec<String> = refused
+        .get_details_bad_request()
+        .unwrap()
+        .field_violations
+        .into_iter()
+        .map(|one| one.field)
+        .collect();
     assert_eq!(fields, ["limit", "kinds[1]"]);
     assert_eq!(code(client.replay(ReplayRequest { id: String::new() }).await), Code::InvalidArgument);
     assert_eq!(code(client.replay(ReplayRequest { id: "none".to_owned() }).await), Code::NotFound);
     let long = "x".repeat(1025);
     assert_eq!(code(client.demote(DemoteRequest { reason: long.clone() }).await), Code::InvalidArgument);
-    assert_eq!(code(client.promote(PromoteRequest { force: true, reason: long }).await), Code::InvalidArgument);
+    assert_eq!(
+        code(client.promote(PromoteRequest { force: true, reason: long }).await),
+        Code::InvalidArgument
+    );
     let refused = client.promote(PromoteRequest::default()).await.unwrap_err();
     let violations = refused.get_details_precondition_failure().unwrap().violations;
-    assert!(violations.iter().any(|one| one.subject == "comparisons" && one.description == "limit 100000, got 0"));
+    assert!(
+        violations.iter().any(|one| one.subject == "comparisons" && one.description == "limit 100000, got 0")
+    );
     assert_eq!(Guilty::try_from(0), Ok(Guilty::Unspecified));
     server.stop().await.unwrap();
 
     let server = Server::start(data.path(), &CPU).await;
     let refused = server.shadow().get_report(GetReportRequest {}).await.unwrap_err();
-    assert_eq!((refused.code(), refused.message()), (Code::FailedPrecondition, "shadow mode is off (shadow.enabled)"));
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::FailedPrecondition, "shadow mode is off (shadow.enabled)")
+    );
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
     assert!(info.shadow.is_none() && !settings(data.path(), &CPU).shadow.enabled);
     server.stop().await.unwrap();

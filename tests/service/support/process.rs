@@ -8,7 +8,6 @@ use std::sync::mpsc::{self, Receiver};
 
 use lookalike::grpc::proto::operations_client::OperationsClient;
 use lookalike::grpc::proto::recognition_client::RecognitionClient;
-use lookalike::grpc::proto::shadow_client::ShadowClient;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -143,10 +142,6 @@ impl Served {
 
     pub(crate) fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn shadow(&self) -> ShadowClient<Channel> {
-        ShadowClient::new(self.channel.clone())
     }
 
     /// Sends SIGTERM.
