@@ -32,6 +32,8 @@ pub struct Settings {
 pub struct ServerSettings {
     /// Where gRPC is served; loopback unless `server.allow_insecure` was set.
     pub listen: SocketAddr,
+    /// The file of tokens that what changes the server asks for; `None`: it is done for whoever asks.
+    pub tokens: Option<PathBuf>,
     /// How long requests in flight may go on after the stop signal.
     pub shutdown_grace: Duration,
     /// The bounds on requests.

@@ -57,8 +57,9 @@ impl Operations for OperationsService {
 
     async fn reload(
         &self,
-        _: Request<proto::ReloadRequest>,
+        request: Request<proto::ReloadRequest>,
     ) -> Result<Response<proto::ReloadResponse>, Status> {
+        self.serving.admit_admin(&request, "Operations/Reload")?;
         let (serving, recognizer) = (Arc::clone(&self.serving), self.serving.recognizer()?);
         let reloaded = tokio::task::spawn_blocking(move || serving.reload(&recognizer)).await;
         let Reloaded { loaded, unchanged, withdrawn } = reloaded.map_err(|error| {

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::status;
+use super::tokens::Tokens;
 use crate::config::Limits;
 use crate::recognize::{Recognizer, ReloadError, Reloaded};
 use crate::shadow::Shadow;
@@ -17,6 +18,8 @@ pub struct Serving {
     recognizer: RwLock<Option<Arc<Recognizer>>>,
     shadow: RwLock<Shade>,
     reloading: Option<Reloading>,
+    /// `None`: whoever reaches the server may change things.
+    tokens: Option<Tokens>,
     limits: Limits,
     places: Arc<Semaphore>,
     started: Instant,
@@ -45,6 +48,7 @@ impl Serving {
             recognizer: RwLock::new(None),
             shadow: RwLock::new(Shade::Off),
             reloading: None,
+            tokens: None,
             limits,
             places,
             started: Instant::now(),
@@ -56,6 +60,33 @@ impl Serving {
     pub fn reloading(mut self, reloading: Reloading) -> Self {
         self.reloading = Some(reloading);
         self
+    }
+
+    /// Where what changes the server is done for those alone who carry one of these tokens.
+    #[must_use]
+    pub fn guarded_by(mut self, tokens: Option<Tokens>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Whether tokens are asked for.
+    pub fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// Whether this is an admin's token; the log says who did what. Without tokens nobody is one.
+    pub fn is_admin(&self, token: &str, what: &str) -> bool {
+        let Some(admin) = self.tokens.as_ref().and_then(|tokens| tokens.owner(token)) else { return false };
+        tracing::info!(admin, what, "an admin changes the server");
+        true
+    }
+
+    /// Lets an admin through, and says in the log who did what.
+    pub(super) fn admit_admin<T>(&self, request: &tonic::Request<T>, what: &str) -> Result<(), Status> {
+        let Some(tokens) = &self.tokens else { return Ok(()) };
+        let admin = tokens.admin(request.metadata())?;
+        tracing::info!(admin, what, "an admin changes the server");
+        Ok(())
     }
 
     /// Serves what the data folder holds now. Blocks.

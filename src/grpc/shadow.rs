@@ -121,6 +121,7 @@ impl Service for ShadowService {
         &self,
         request: Request<proto::SetSamplingRequest>,
     ) -> Result<Response<proto::SetSamplingResponse>, Status> {
+        self.serving.admit_admin(&request, "Shadow/SetSampling")?;
         let sampling = request.into_inner().sampling;
         if !(0.0..=1.0).contains(&sampling) {
             return Err(invalid("sampling", format!("expected 0 to 1, got {sampling}")));
@@ -133,6 +134,7 @@ impl Service for ShadowService {
         &self,
         request: Request<proto::PromoteRequest>,
     ) -> Result<Response<proto::PromoteResponse>, Status> {
+        self.serving.admit_admin(&request, "Shadow/Promote")?;
         let proto::PromoteRequest { force, reason } = request.into_inner();
         let reason = checked(reason)?;
         let force = if force { Force::Yes } else { Force::No };
@@ -144,6 +146,7 @@ impl Service for ShadowService {
         &self,
         request: Request<proto::DemoteRequest>,
     ) -> Result<Response<proto::DemoteResponse>, Status> {
+        self.serving.admit_admin(&request, "Shadow/Demote")?;
         let reason = checked(request.into_inner().reason)?;
         let changed = self.shadow()?.demote(&reason);
         Ok(Response::new(proto::DemoteResponse { changed }))

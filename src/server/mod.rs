@@ -11,6 +11,7 @@
 //! 5. the engines end their scans and release their devices, for which two seconds are given;
 //! 6. the metrics listener closes, so that the end can still be seen.
 
+mod console;
 mod health;
 mod http;
 mod incoming;
@@ -32,8 +33,11 @@ use crate::grpc::envelope::EnvelopeLayer;
 use crate::grpc::proto::operations_server::OperationsServer;
 use crate::grpc::proto::recognition_server::RecognitionServer;
 use crate::grpc::proto::shadow_server::ShadowServer;
-use crate::grpc::{OperationsService, RecognitionService, Serving, ShadowService, proto};
+use crate::grpc::{
+    OperationsService, RecognitionService, Serving, ShadowService, Tokens, TokensError, proto,
+};
 use crate::telemetry::{GalleryGauges, GalleryLabel, MetricsHandle};
+use console::Console;
 use health::Health;
 
 /// Flow-control windows: a message of megabytes must not wait for a round trip every 64 KiB.
@@ -68,6 +72,9 @@ pub enum ServerError {
     /// The galleries could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The tokens could not be read.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The gRPC side failed.
     #[error("serving gRPC failed")]
     Grpc(#[from] tonic::transport::Error),
@@ -131,23 +138,16 @@ pub async fn run_with(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
     let gauges = Arc::new(Mutex::new(GalleryGauges::new(gallery_label(&settings))));
-    let serving =
-        Serving::new(settings.server.limits).reloading(load::reloading(&settings, Arc::clone(&gauges)));
-    let serving = Arc::new(serving);
+    let serving = Arc::new(serving(&settings, &gauges)?);
     let (health, health_service) = Health::new();
     health.loading().await;
     let (stop_grpc, grpc_stopped) = watch::channel(false);
     let (stop_http, http_stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(keep_up(metrics.clone()));
-    let http = listeners.metrics.map(|listener| {
-        tokio::spawn(http::serve(
-            listener,
-            metrics,
-            Arc::clone(&serving),
-            health.clone(),
-            raised(http_stopped),
-        ))
-    });
+    let console = Console { serving: Arc::clone(&serving), health: health.clone(), history: Arc::default() };
+    let upkeep = tokio::spawn(keep_up(metrics.clone(), console.clone()));
+    let http = listeners
+        .metrics
+        .map(|listener| tokio::spawn(http::serve(listener, metrics, console, raised(http_stopped))));
     let routes = routes(&serving, &settings.server, health_service)?;
     let grace = settings.server.shutdown_grace;
     let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
@@ -203,6 +203,12 @@ pub async fn run_with(
     upkeep.abort();
     tracing::info!("stopped");
     outcome
+}
+
+fn serving(settings: &Settings, gauges: &Arc<Mutex<GalleryGauges>>) -> Result<Serving, TokensError> {
+    let tokens = settings.server.tokens.as_deref().map(Tokens::load).transpose()?;
+    let serving = Serving::new(settings.server.limits).guarded_by(tokens);
+    Ok(serving.reloading(load::reloading(settings, Arc::clone(gauges))))
 }
 
 fn gallery_label(settings: &Settings) -> GalleryLabel {
@@ -286,12 +292,19 @@ async fn serve_grpc(
     Ok(())
 }
 
-/// Moves samples into histograms now and then, so that they do not pile up where nobody scrapes.
-async fn keep_up(metrics: MetricsHandle) {
+/// Moves samples into histograms now and then, so that they do not pile up where nobody scrapes, and notes what the console draws.
+async fn keep_up(metrics: MetricsHandle, console: Console) {
     let mut ticks = tokio::time::interval(UPKEEP);
     loop {
         ticks.tick().await;
-        metrics.upkeep();
+        let (metrics, console) = (metrics.clone(), console.clone());
+        let noted = tokio::task::spawn_blocking(move || {
+            metrics.upkeep();
+            console.note(&metrics.render());
+        });
+        if let Err(error) = noted.await {
+            tracing::error!(%error, "noting the metrics failed");
+        }
     }
 }
 

@@ -70,6 +70,20 @@ impl Evidence {
         self.sum(is_failure)
     }
 
+    /// All probes that could have ended like this.
+    pub fn whole_of(&self, kind: ShadowKind) -> u64 {
+        match kind {
+            ShadowKind::Error | ShadowKind::Timeout => self.compared() + self.failed(),
+            ShadowKind::Dropped => self.sampled(),
+            ShadowKind::Decision
+            | ShadowKind::Identity
+            | ShadowKind::Order
+            | ShadowKind::Score
+            | ShadowKind::Borderline
+            | ShadowKind::Agree => self.compared(),
+        }
+    }
+
     /// All probes sampled.
     pub fn sampled(&self) -> u64 {
         self.counts.iter().sum()

@@ -23,6 +23,7 @@ pub mod record;
 mod replay;
 pub mod rollout;
 mod runner;
+mod shared;
 pub mod sketch;
 
 use std::sync::atomic::Ordering;
@@ -47,7 +48,8 @@ use gate::Condition;
 use journal::Journal;
 use record::{Machine, Machines, Record};
 use rollout::{Demotion, Rollout};
-use runner::{Shared, Worker};
+use runner::Worker;
+use shared::Shared;
 
 /// The `tracing` target of everything that is said of the shadow.
 pub const TARGET: &str = "lookalike::shadow";
@@ -150,7 +152,7 @@ impl Shadow {
             ),
         };
         let (watchers, _) = broadcast::channel(WATCHED);
-        let ledger = runner::resume(settings, machines, journal.as_ref());
+        let ledger = shared::resume(settings, machines, journal.as_ref());
         let shared = Arc::new(Shared::new((settings, backend), recognizer, ledger, watchers));
         shared.show();
         // As many requests as probes may wait at most.

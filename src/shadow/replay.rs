@@ -9,7 +9,7 @@ use super::compare::{Place, Said, compare, is_disagreement};
 use super::journal;
 use super::observed::{Answer, Question};
 use super::record::{Machine, Record, SideRecord, kind_names};
-use super::runner::Shared;
+use super::shared::Shared;
 use super::{Sides, TARGET};
 use crate::config::{BackendKind, BackendSettings};
 use crate::domain::{Embedding, Margin, NormPolicy, Threshold};

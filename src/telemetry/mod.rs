@@ -5,6 +5,7 @@
 //! nothing is written to stdout. Recording (`record`) never fails, and does nothing where no
 //! `recorder` is installed.
 
+mod figures;
 mod galleries;
 mod labels;
 mod logs;
@@ -12,6 +13,7 @@ mod metrics;
 mod record;
 mod recorder;
 
+pub use figures::Figures;
 pub use galleries::{GalleryFigures, GalleryGauges, GalleryLabel};
 pub use labels::{
     BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, GateCondition, Label, Method,

@@ -2,9 +2,12 @@
 
 mod page;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
+use tonic::Request;
 use tonic::transport::Channel;
 
 use super::output::{Format, Output, PlainFormat};
@@ -46,9 +49,31 @@ pub(super) struct ServerArgs {
     /// How long it may take to answer, such as 30s.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
     timeout: Duration,
+    /// A file with the token of an admin, for what changes the server (server.tokens); else the environment's LOOKALIKE_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 impl ServerArgs {
+    /// A request that changes the server, with the token where there is one.
+    fn request<T>(&self, message: T) -> anyhow::Result<Request<T>> {
+        let token = match &self.token_file {
+            Some(path) => Some(
+                std::fs::read_to_string(path).with_context(|| format!("--token-file: {}", path.display()))?,
+            ),
+            None => std::env::var("LOOKALIKE_TOKEN").ok(),
+        };
+        let mut request = Request::new(message);
+        if let Some(token) = token {
+            // A value that is no header is not repeated: it may be a token all the same.
+            let header = format!("Bearer {}", token.trim());
+            let header =
+                header.parse().map_err(|_| Usage("expected a token of ASCII characters".to_owned()))?;
+            request.metadata_mut().insert("authorization", header);
+        }
+        Ok(request)
+    }
+
     async fn client(&self, settings: &SettingsArgs) -> anyhow::Result<ShadowClient<Channel>> {
         self.client_for(settings, self.timeout).await
     }
@@ -151,14 +176,14 @@ pub(super) fn run(
             ShadowCommand::Watch(args) => watch(settings, args, output).await,
             ShadowCommand::Replay(args) => replay(settings, args, output).await,
             ShadowCommand::Promote(PromoteArgs { server, force, reason }) => {
-                let request = PromoteRequest { force, reason };
+                let request = server.request(PromoteRequest { force, reason })?;
                 let reply = server.client(settings).await?.promote(request).await.map_err(refused)?;
                 let changed = reply.into_inner().changed;
                 Ok(output.line(if changed { "promoted" } else { "it was promoted before" })?)
             }
             ShadowCommand::Demote(DemoteArgs { server, reason }) => {
-                let reply =
-                    server.client(settings).await?.demote(DemoteRequest { reason }).await.map_err(refused)?;
+                let request = server.request(DemoteRequest { reason })?;
+                let reply = server.client(settings).await?.demote(request).await.map_err(refused)?;
                 let changed = reply.into_inner().changed;
                 Ok(output.line(if changed { "demoted" } else { "it was not promoted" })?)
             }
@@ -235,7 +260,11 @@ async fn sampling(settings: &SettingsArgs, args: SamplingArgs, output: &mut Outp
         );
     };
     let mut client = args.server.client(settings).await?;
-    let reply = client.set_sampling(SetSamplingRequest { sampling }).await.map_err(refused)?.into_inner();
+    let reply = client
+        .set_sampling(args.server.request(SetSamplingRequest { sampling })?)
+        .await
+        .map_err(refused)?
+        .into_inner();
     Ok(output.line(format_args!("{} of requests are compared", page::percent(reply.sampling)))?)
 }
 

@@ -39,16 +39,7 @@ pub(in crate::grpc) fn report(report: &Report) -> proto::GetReportResponse {
 }
 
 fn kind_count(evidence: &Evidence, kind: ShadowKind) -> proto::KindCount {
-    let whole = match kind {
-        ShadowKind::Error | ShadowKind::Timeout => evidence.compared() + evidence.failed(),
-        ShadowKind::Dropped => evidence.sampled(),
-        ShadowKind::Decision
-        | ShadowKind::Identity
-        | ShadowKind::Order
-        | ShadowKind::Score
-        | ShadowKind::Borderline
-        | ShadowKind::Agree => evidence.compared(),
-    };
+    let whole = evidence.whole_of(kind);
     let count = evidence.of(kind);
     let (rate_low, rate_high) = interval(count, whole, CONFIDENCE);
     let rate = if whole == 0 { 0.0 } else { count as f64 / whole as f64 };

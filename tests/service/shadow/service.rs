@@ -183,3 +183,50 @@ async fn bad_values_and_missing_things_are_named() {
     assert!(info.shadow.is_none() && !settings(data.path(), &CPU).shadow.enabled);
     server.stop().await.unwrap();
 }
+
+/// SHA-256 of "secret".
+const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_the_server_asks_for_a_token() {
+    let (data, folder) = (data_folder(&faces()), TempDir::new().unwrap());
+    let (tokens, token) = (folder.path().join("tokens"), folder.path().join("token"));
+    std::fs::write(&tokens, format!("admin {HASH} anna\n")).unwrap();
+    std::fs::write(&token, "secret\n").unwrap();
+    let guarded = format!("server.tokens={}", tokens.display());
+    let server = Server::start_with(shadowed(data.path(), &[&guarded]), server::load_with_shadow).await;
+    let mut client = server.shadow();
+    client.get_report(GetReportRequest {}).await.unwrap();
+    let refused = [
+        code(client.set_sampling(SetSamplingRequest { sampling: 0.5 }).await),
+        code(client.promote(PromoteRequest { force: true, ..Default::default() }).await),
+        code(client.demote(DemoteRequest::default()).await),
+        code(server.operations().reload(lookalike::grpc::proto::ReloadRequest {}).await),
+    ];
+    assert_eq!(refused, [Code::Unauthenticated; 4]);
+    let mut request = tonic::Request::new(SetSamplingRequest { sampling: 0.5 });
+    request.metadata_mut().insert("authorization", "Bearer wrong".parse().unwrap());
+    assert_eq!(code(client.set_sampling(request).await), Code::Unauthenticated);
+    assert!(run(&server, &["sampling", "0.5"]).stderr.contains("Unauthenticated"));
+    let told = run(&server, &["sampling", "0.5", "--token-file", token.to_str().unwrap()]).ok();
+    assert_eq!(told, "50 % of requests are compared\n");
+    let at = server.grpc.to_string();
+    let by_environment = lookalike().env("LOOKALIKE_TOKEN", "secret");
+    assert_eq!(
+        by_environment.args(["shadow", "promote", "--force", "--server", &at]).run().ok(),
+        "promoted\n"
+    );
+    server.stop().await.unwrap();
+
+    // A file that cannot be read refuses the start.
+    std::fs::write(&tokens, "admin secret anna").unwrap();
+    let data = data.path().to_str().unwrap();
+    let told =
+        lookalike().args(["serve", "--data", data, "--listen", "127.0.0.1:0", "--set", &guarded]).run();
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.stderr.contains("tokens: line 1: expected") && !told.stderr.contains("secret"),
+        "{}",
+        told.stderr
+    );
+}
