@@ -49,7 +49,7 @@ pub(super) struct ServerArgs {
     /// How long it may take to answer, such as 30s.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
     timeout: Duration,
-    /// A file with the token of an admin, for what changes the server (server.tokens); else the environment's LOOKALIKE_TOKEN.
+    /// A file with the token of an admin, for what changes the server (server.tokens); else the environment's `LOOKALIKE_TOKEN`.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

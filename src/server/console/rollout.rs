@@ -24,18 +24,19 @@ pub(super) fn section(console: &Console, stretches: &[Stretch]) -> String {
 
 fn running(console: &Console, shadow: &Shadow, stretches: &[Stretch]) -> String {
     let report = shadow.report();
-    let mut page = state(&report);
-    if console.serving.has_tokens() {
-        page.push_str(&wishes(&report));
-    }
+    let wishes = if console.serving.has_tokens() { wishes(&report) } else { String::new() };
     let agreement: Vec<Option<f64>> = stretches.iter().map(|one| one.agreement).collect();
-    let chart = Line { name: "Agreement", values: &agreement, least: (0.9, 1.0), show: percent };
-    page.push_str(&format!("<div class=\"charts\">{}</div>", line(&chart)));
-    page.push_str(&kinds(&report));
-    page.push_str(&latencies(&report));
-    page.push_str(&gate(&report));
-    page.push_str(&disagreements(&shadow.latest(SHOWN, &[])));
-    page
+    let chart = line(&Line { name: "Agreement", values: &agreement, least: (0.9, 1.0), show: percent });
+    [
+        state(&report),
+        wishes,
+        format!("<div class=\"charts\">{chart}</div>"),
+        kinds(&report),
+        latencies(&report),
+        gate(&report),
+        disagreements(&shadow.latest(SHOWN, &[])),
+    ]
+    .concat()
 }
 
 fn state(report: &Report) -> String {
@@ -44,7 +45,7 @@ fn state(report: &Report) -> String {
     };
     let rollout = &report.rollout;
     let standing = if rollout.promoted { "promoted" } else { "shadowing" };
-    let mut text = format!(
+    let now = format!(
         "<p>{standing}: {} answers, {} is compared on {} of requests; {} probes compared since {}, {} waiting.</p>",
         machine(&report.machines.primary),
         machine(&report.machines.shadow),
@@ -53,20 +54,18 @@ fn state(report: &Report) -> String {
         time(report.evidence.since_ms),
         report.queued,
     );
-    if rollout.changed_ms > 0 {
+    let changed = if rollout.changed_ms > 0 {
         let held = if rollout.held { " Only an operator may promote." } else { "" };
-        text.push_str(&format!(
-            "<p>Since {}: {}.{held}</p>",
-            time(rollout.changed_ms),
-            escaped(&rollout.because)
-        ));
-    }
-    if report.breaker_open {
-        text.push_str(
-            "<p class=\"bad\">The shadow fails again and again, and is left alone for a while.</p>",
-        );
-    }
-    text
+        format!("<p>Since {}: {}.{held}</p>", time(rollout.changed_ms), escaped(&rollout.because))
+    } else {
+        String::new()
+    };
+    let breaker = if report.breaker_open {
+        "<p class=\"bad\">The shadow fails again and again, and is left alone for a while.</p>"
+    } else {
+        ""
+    };
+    [now.as_str(), changed.as_str(), breaker].concat()
 }
 
 /// What an admin may do; each asks for the token.
@@ -154,7 +153,7 @@ fn disagreements(latest: &[std::sync::Arc<Record>]) -> String {
     if latest.is_empty() {
         return "<h3>Latest disagreements</h3><p>None.</p>".to_owned();
     }
-    let all: String = latest.iter().map(|record| disagreement(record)).collect();
+    let all = latest.iter().map(|record| disagreement(record)).collect::<Vec<_>>().concat();
     format!("<h3>Latest disagreements</h3>{all}")
 }
 

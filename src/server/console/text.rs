@@ -56,13 +56,13 @@ pub(super) fn duration(elapsed: Duration) -> String {
 
 /// A table: its name, its columns, and rows of cells that are HTML already.
 pub(super) fn table(caption: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
-    let heads: String =
-        columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escaped(column))).collect();
+    let head = |column: &&str| format!("<th scope=\"col\">{}</th>", escaped(column));
+    let heads = columns.iter().map(head).collect::<Vec<_>>().concat();
+    let cell = |cell: &String| format!("<td class=\"number\">{cell}</td>");
     let row = |cells: &Vec<String>| {
-        let cells: String = cells.iter().map(|cell| format!("<td class=\"number\">{cell}</td>")).collect();
-        format!("<tr>{cells}</tr>")
+        ["<tr>", &cells.iter().map(cell).collect::<Vec<_>>().concat(), "</tr>"].concat()
     };
-    let body: String = rows.iter().map(row).collect();
+    let body = rows.iter().map(row).collect::<Vec<_>>().concat();
     format!(
         "<div class=\"wide\"><table aria-label=\"{}\"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>",
         escaped(caption)

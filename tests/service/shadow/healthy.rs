@@ -9,7 +9,7 @@ use lookalike::gallery::store::{Import, ImportOptions, Selection, Store};
 use lookalike::gallery::{Place, PrototypeRecord, formats};
 use lookalike::grpc::OperationsService;
 use lookalike::grpc::proto::operations_server::Operations;
-use lookalike::grpc::proto::{Probe, ReloadRequest};
+use lookalike::grpc::proto::{Probe, RecognizeRequest, ReloadRequest};
 use lookalike::server;
 use lookalike::telemetry::{Label, ShadowKind};
 use tonic::Request;
@@ -31,8 +31,11 @@ fn made_faces(rows: usize) -> Vec<Face> {
     (0..rows).map(|row| Face::new(&format!("p{}", row / 3), &row.to_string(), random.vector(96))).collect()
 }
 
+/// How often each kind was seen, and the largest score error.
+type Seen = (Vec<(&'static str, u64)>, Option<f64>);
+
 /// Recognises so many probes near the gallery's rows, and says how each kind was seen.
-async fn kinds(faces: &[Face], recognitions: usize) -> Vec<(&'static str, u64)> {
+async fn kinds(faces: &[Face], recognitions: usize) -> Seen {
     const TOGETHER: usize = 256;
     let data = data_folder(faces);
     let service = InProcess::start(shadowed(data.path(), &[]), server::load_with_shadow).await;
@@ -59,14 +62,9 @@ async fn kinds(faces: &[Face], recognitions: usize) -> Vec<(&'static str, u64)> 
         (report.machines.primary.backend.as_str(), report.machines.shadow.backend.as_str()),
         ("cpu", "opencl")
     );
-    let (p99, most) = (report.evidence.score_error.quantile(0.99), report.evidence.score_error.quantile(1.0));
-    println!(
-        "{recognitions} recognitions over {} rows: score error p99 {p99:?}, at most {most:?}",
-        faces.len()
-    );
     service.stop().await;
     let seen = ShadowKind::ALL.iter().map(|kind| (kind.as_str(), report.evidence.of(*kind)));
-    seen.filter(|(_, count)| *count > 0).collect()
+    (seen.filter(|(_, count)| *count > 0).collect(), report.evidence.score_error.quantile(1.0))
 }
 
 /// 100 000 in all.
@@ -75,8 +73,11 @@ async fn a_hundred_thousand_recognitions_agree() {
     for (faces, recognitions) in
         [(real_faces("mfn128"), 40_000), (real_faces("dlib128"), 40_000), (made_faces(3000), 20_000)]
     {
-        let seen = kinds(&faces, recognitions).await;
-        println!("{seen:?}");
+        let (seen, most) = kinds(&faces, recognitions).await;
+        println!(
+            "{recognitions} recognitions over {} rows: {seen:?}, score error at most {most:?}",
+            faces.len()
+        );
         let hard = seen.iter().filter(|(kind, _)| !["agree", "borderline"].contains(kind)).count();
         assert_eq!(hard, 0, "{seen:?}");
         assert_eq!(seen.iter().map(|(_, count)| count).sum::<u64>(), recognitions as u64);
@@ -121,6 +122,55 @@ fn record(face: &Face) -> PrototypeRecord {
     }
 }
 
+/// Four callers who ask again and again.
+struct Callers {
+    stop: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+    tasks: Vec<tokio::task::JoinHandle<Option<u64>>>,
+}
+
+impl Callers {
+    fn start(server: &Server, probes: &[Probe]) -> Self {
+        let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let call = |_| {
+            let (mut client, probes) = (server.recognition(), probes.to_vec());
+            let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
+            tokio::spawn(async move {
+                let mut generations = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let request = RecognizeRequest { probes: probes.clone(), ..Default::default() };
+                    let reply = client.recognize(request).await.unwrap().into_inner();
+                    asked.fetch_add(probes.len(), Ordering::Relaxed);
+                    generations.push(reply.meta.unwrap().generation);
+                }
+                assert!(generations.is_sorted(), "{generations:?}");
+                generations.last().copied()
+            })
+        };
+        let tasks = (0..4).map(call).collect();
+        Self { stop, asked, tasks }
+    }
+
+    /// Waits until so many more probes were asked about.
+    async fn go_on(&self, probes: usize) {
+        let seen = self.asked.load(Ordering::Relaxed);
+        super::super::support::until("callers go on", async || {
+            (self.asked.load(Ordering::Relaxed) > seen + probes).then_some(())
+        })
+        .await;
+    }
+
+    /// How many probes were asked about, and the generation of each caller's last answer.
+    async fn stop(self) -> (usize, Vec<Option<u64>>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut generations = Vec::new();
+        for task in self.tasks {
+            generations.push(task.await.unwrap());
+        }
+        (self.asked.load(Ordering::Relaxed), generations)
+    }
+}
+
 /// Generation after generation, as fast as they can be loaded, while callers ask and everything is compared.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_generation_disturbs_nobody() {
@@ -129,24 +179,7 @@ async fn a_new_generation_disturbs_nobody() {
     let data = data_folder(&faces);
     let server = Server::start_with(shadowed(data.path(), &[]), server::load_with_shadow).await;
     let probes: Vec<Probe> = faces.iter().map(|face| probe("p", &face.vector)).collect();
-    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let mut callers = Vec::new();
-    for _ in 0..4 {
-        let (mut client, probes) = (server.recognition(), probes.clone());
-        let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
-        callers.push(tokio::spawn(async move {
-            let mut generations = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                let request =
-                    lookalike::grpc::proto::RecognizeRequest { probes: probes.clone(), ..Default::default() };
-                let reply = client.recognize(request).await.unwrap().into_inner();
-                asked.fetch_add(probes.len(), Ordering::Relaxed);
-                generations.push(reply.meta.unwrap().generation);
-            }
-            assert!(generations.is_sorted(), "{generations:?}");
-            generations.last().copied()
-        }));
-    }
+    let callers = Callers::start(&server, &probes);
     let mut random = Random::new(3);
     let first = generation(&server).await;
     for generation in 1..=GENERATIONS {
@@ -157,20 +190,11 @@ async fn a_new_generation_disturbs_nobody() {
         Store::open(data.path()).unwrap().import(import, &mut |_| ()).unwrap();
         let reloaded = server.operations().reload(ReloadRequest {}).await.unwrap().into_inner();
         assert_eq!(reloaded.loaded[0].generation, first + generation);
-        let seen = asked.load(Ordering::Relaxed);
-        super::super::support::until("callers go on", async || {
-            (asked.load(Ordering::Relaxed) > seen + 4 * probes.len()).then_some(())
-        })
-        .await;
+        callers.go_on(4 * probes.len()).await;
     }
-    stop.store(true, Ordering::Relaxed);
-    for caller in callers {
-        assert_eq!(
-            caller.await.unwrap(),
-            Some(first + GENERATIONS),
-            "the last request is answered from the last generation"
-        );
-    }
+    let (asked, generations) = callers.stop().await;
+    // The last requests are answered from the last generation.
+    assert_eq!(generations, [Some(first + GENERATIONS); 4]);
     // Nothing has changed since.
     let reloaded = server.operations().reload(ReloadRequest {}).await.unwrap().into_inner();
     assert_eq!(
@@ -184,8 +208,7 @@ async fn a_new_generation_disturbs_nobody() {
             .await
             .unwrap()
             .into_inner();
-        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() >= asked.load(Ordering::Relaxed) as u64)
-            .then_some(report)
+        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() >= asked as u64).then_some(report)
     })
     .await;
     for kind in &report.kinds {
@@ -193,11 +216,7 @@ async fn a_new_generation_disturbs_nobody() {
         assert!(allowed || kind.count == 0, "{kind:?}");
     }
     assert!(report.compared > 0);
-    println!(
-        "{} recognitions over {GENERATIONS} generations, {} compared",
-        asked.load(Ordering::Relaxed),
-        report.compared
-    );
+    println!("{} recognitions over {GENERATIONS} generations, {} compared", asked, report.compared);
     server.stop().await.unwrap();
 }
 

@@ -22,6 +22,41 @@ fn run(server: &Server, args: &[&str]) -> super::super::support::Run {
     lookalike().args(["shadow"]).args(args).args(["--server", &at]).run()
 }
 
+/// What the command line says of a shadow that told other persons, and does with it.
+async fn command_line(server: &Server) {
+    let told = run(server, &["report"]);
+    assert_eq!(told.code, Some(3), "{}", told.stderr);
+    assert!(
+        told.stdout.contains("identity") && told.stdout.contains("the gate is not met"),
+        "{}",
+        told.stdout
+    );
+    let told = run(server, &["list", "--kind", "identity", "--format", "json"]).json();
+    assert!(
+        told["disagreements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["kinds"].to_string().contains("identity"))
+    );
+    let id = told["disagreements"][0]["id"].as_str().unwrap().to_owned();
+    let told = run(server, &["replay", &id]);
+    assert_eq!(told.code, Some(3), "{}", told.stderr);
+    assert!(told.stdout.contains("guilty: shadow"), "{}", told.stdout);
+    let told = run(server, &["replay", &id, "--format", "json"]);
+    assert!(told.stdout.contains("GUILTY_SHADOW"), "{}", told.stdout);
+    let told = run(server, &["promote"]);
+    assert_eq!(told.code, Some(1));
+    assert!(told.stderr.contains("FailedPrecondition: the gate is not met"), "{}", told.stderr);
+    assert_eq!(run(server, &["promote", "--force", "--reason", "to see"]).ok(), "promoted\n");
+    assert_eq!(run(server, &["demote"]).ok(), "demoted\n");
+    assert_eq!(run(server, &["demote"]).ok(), "it was not promoted\n");
+    assert_eq!(run(server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
+    assert_eq!(run(server, &["sampling", "150%"]).code, Some(2));
+    let (_, metrics) = http_get(server.http, "/metrics").await;
+    assert!(metrics.contains("lookalike_shadow_sampling_ratio 0.125"), "{metrics}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_found_is_told() {
     let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
@@ -67,38 +102,7 @@ async fn what_is_found_is_told() {
         lines.iter().all(|line| line.get("embedding").is_none() && line["sides"]["shadow"]["program"] != "")
     );
 
-    // The command line.
-    let told = run(&server, &["report"]);
-    assert_eq!(told.code, Some(3), "{}", told.stderr);
-    assert!(
-        told.stdout.contains("identity") && told.stdout.contains("the gate is not met"),
-        "{}",
-        told.stdout
-    );
-    let told = run(&server, &["list", "--kind", "identity", "--format", "json"]).json();
-    assert!(
-        told["disagreements"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|one| one["kinds"].to_string().contains("identity"))
-    );
-    let id = told["disagreements"][0]["id"].as_str().unwrap().to_owned();
-    let told = run(&server, &["replay", &id]);
-    assert_eq!(told.code, Some(3), "{}", told.stderr);
-    assert!(told.stdout.contains("guilty: shadow"), "{}", told.stdout);
-    let told = run(&server, &["replay", &id, "--format", "json"]);
-    assert!(told.stdout.contains("GUILTY_SHADOW"), "{}", told.stdout);
-    let told = run(&server, &["promote"]);
-    assert_eq!(told.code, Some(1));
-    assert!(told.stderr.contains("FailedPrecondition: the gate is not met"), "{}", told.stderr);
-    assert_eq!(run(&server, &["promote", "--force", "--reason", "to see"]).ok(), "promoted\n");
-    assert_eq!(run(&server, &["demote"]).ok(), "demoted\n");
-    assert_eq!(run(&server, &["demote"]).ok(), "it was not promoted\n");
-    assert_eq!(run(&server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
-    assert_eq!(run(&server, &["sampling", "150%"]).code, Some(2));
-    let (_, metrics) = http_get(server.http, "/metrics").await;
-    assert!(metrics.contains("lookalike_shadow_sampling_ratio 0.125"), "{metrics}");
+    command_line(&server).await;
 
     // Whoever watches is let go, and nothing holds the server.
     server.stop().await.unwrap();

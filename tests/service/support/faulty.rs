@@ -94,10 +94,8 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
         let first = Arc::clone(self.first.get_or_insert_with(|| Arc::clone(rows)));
-        let spoilt = match self.fault {
-            Fault::Stale => Some(first),
-            fault => spoilt(rows, fault).map(Arc::new),
-        };
+        let stale = self.fault == Fault::Stale;
+        let spoilt = if stale { Some(first) } else { spoilt(rows, self.fault).map(Arc::new) };
         let spoilt = spoilt.map(|rows| self.sound.load(&rows)).transpose()?;
         let (sound, switch) = (self.sound.load(rows)?, self.switch.clone());
         Ok(Box::new(FaultyRows { sound, spoilt, rows: rows.rows(), fault: self.fault, switch }))
@@ -106,13 +104,13 @@ impl<B: Backend> Backend for Faulty<B> {
 
 fn spoilt(rows: &Matrix, fault: Fault) -> Option<Matrix> {
     let mut copies: Vec<Vec<f32>> = (0..rows.rows()).map(|row| rows.row(row).to_vec()).collect();
-    match fault {
-        Fault::Flipped { row, component, bit } => {
-            let value = &mut copies.get_mut(row)?[component];
-            *value = f32::from_bits(value.to_bits() ^ (1 << bit));
-        }
-        Fault::Swapped(one, other) if one.max(other) < copies.len() => copies.swap(one, other),
-        _ => return None,
+    if let Fault::Flipped { row, component, bit } = fault {
+        let value = &mut copies.get_mut(row)?[component];
+        *value = f32::from_bits(value.to_bits() ^ (1 << bit));
+    } else if let Fault::Swapped(one, other) = fault {
+        copies.swap(one, other);
+    } else {
+        return None;
     }
     Some(Matrix::from_rows(rows.dim(), copies.iter().map(Vec::as_slice)))
 }
