@@ -54,6 +54,8 @@ impl Figures {
             let decision = label(labels, "decision");
             let known = DecisionKind::ALL.iter().find(|kind| decision == Some(kind.as_str()));
             self.decisions.extend(known.map(|kind| (kind.as_str(), value)));
+            let place = |name: &str| DecisionKind::ALL.iter().position(|kind| kind.as_str() == name);
+            self.decisions.sort_by_key(|(name, _)| place(name));
         } else if name == INFLIGHT.name {
             self.in_flight = value;
         } else if name == QUEUE_DEPTH.name {

@@ -32,7 +32,8 @@ pub(super) fn line(chart: &Line<'_>) -> String {
             continue;
         };
         let (x, y) = (place as f64 * step, HEIGHT - (value - low) / span * (HEIGHT - 4.0) - 2.0);
-        let _ = write!(path, "{}{x:.1} {y:.1}", if pen_down { 'L' } else { 'M' });
+        // A value that stands alone is a dot.
+        let _ = if pen_down { write!(path, "L{x:.1} {y:.1}") } else { write!(path, "M{x:.1} {y:.1}h.01") };
         pen_down = true;
     }
     let last = known().last().map_or_else(|| "none yet".to_owned(), chart.show);
@@ -63,7 +64,7 @@ mod tests {
         let values = [Some(0.0), Some(10.0), None, Some(5.0)];
         let show = |value: f64| format!("{value:.0} a second");
         let svg = line(&Line { name: "Requests", values: &values, least: (0.0, 1.0), show });
-        assert!(svg.contains("d=\"M0.0 70.0L160.0 2.0M480.0 36.0\""), "{svg}");
+        assert!(svg.contains("d=\"M0.0 70.0h.01L160.0 2.0M480.0 36.0h.01\""), "{svg}");
         assert!(svg.contains("<strong>5 a second</strong>, at most 10 a second"), "{svg}");
         let empty = line(&Line { name: "Requests", values: &[], least: (0.0, 1.0), show });
         assert!(empty.contains("d=\"\"") && empty.contains("none yet"), "{empty}");

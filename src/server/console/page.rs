@@ -93,7 +93,9 @@ fn backends(recognizer: &Recognizer) -> String {
     let mut rows = Vec::new();
     for (seat, role) in [(Seat::Standing, "configured"), (Seat::Candidate, "compared with it")] {
         let Ok(engine) = recognizer.engine_of(seat) else { continue };
-        for (place, backend) in engine.choice().backends.iter().enumerate() {
+        // Nothing stands in for the candidate.
+        let shown = if seat == Seat::Standing { usize::MAX } else { 1 };
+        for (place, backend) in engine.choice().backends.iter().enumerate().take(shown) {
             let (role, up) =
                 if place == 0 { (role, engine.is_up()) } else { ("in its place, should it fail", true) };
             rows.push(vec![

@@ -58,7 +58,11 @@ pub(super) fn duration(elapsed: Duration) -> String {
 pub(super) fn table(caption: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     let head = |column: &&str| format!("<th scope=\"col\">{}</th>", escaped(column));
     let heads = columns.iter().map(head).collect::<Vec<_>>().concat();
-    let cell = |cell: &String| format!("<td class=\"number\">{cell}</td>");
+    // What is short is not broken over lines.
+    let cell = |cell: &String| {
+        let class = if cell.len() <= 24 { " class=\"short\"" } else { "" };
+        format!("<td{class}>{cell}</td>")
+    };
     let row = |cells: &Vec<String>| {
         ["<tr>", &cells.iter().map(cell).collect::<Vec<_>>().concat(), "</tr>"].concat()
     };
