@@ -78,8 +78,13 @@ pub fn load_with(
     };
     let engine = match start(&backend) {
         Ok(engine) => engine,
-        Err(error) => return Ok(without_shadow(recognizer, &error)),
+        Err(error) => return Ok(without_shadow(recognizer, &error.to_string())),
     };
+    let both = engine.choice().active().backend;
+    if recognizer.standing().choice().active().backend == both {
+        let why = format!("{} stands in for backend.kind, and would be compared with itself", both.as_str());
+        return Ok(without_shadow(recognizer, &why));
+    }
     let programs = Programs {
         standing: program(settings.backend.kind, settings),
         candidate: program(settings.shadow.backend, settings),
@@ -91,11 +96,11 @@ pub fn load_with(
     }
 }
 
-fn without_shadow(recognizer: Recognizer, error: &EngineError) -> Loaded {
-    tracing::error!(target: shadow::TARGET, %error, "the shadow cannot start; nothing is compared");
+fn without_shadow(recognizer: Recognizer, why: &str) -> Loaded {
+    tracing::error!(target: shadow::TARGET, why, "the shadow cannot start; nothing is compared");
     telemetry::shadow_breaker(true);
-    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-    Loaded { recognizer: Arc::new(recognizer), shadow: Some(Err(why)) }
+    let told = why.lines().next().unwrap_or_default().to_owned();
+    Loaded { recognizer: Arc::new(recognizer), shadow: Some(Err(told)) }
 }
 
 /// Which kernels a backend runs.

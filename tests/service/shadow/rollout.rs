@@ -221,6 +221,18 @@ async fn a_shadow_that_cannot_start_keeps_nobody_from_being_served() {
     assert!(refused.message().starts_with("shadow mode could not start: "), "{refused:?}");
     service.stop().await;
 
+    // The CPU stands in for a device that is not there: it is not compared with itself.
+    let more = [
+        "backend.kind=opencl",
+        "backend.fallback=cpu",
+        "backend.opencl.device=no such device",
+        "shadow.backend=cpu",
+    ];
+    let service = InProcess::start(shadowed(data.path(), &more), lookalike::server::load_with_shadow).await;
+    assert!(service.shadow.is_none());
+    assert_eq!(service.recognize(&probes()).await.1.backend, "cpu");
+    service.stop().await;
+
     // A record that cannot be kept is a fault of the configuration.
     let blocked = data.path().join("lookalike.db");
     let path = format!("shadow.record.path={}", blocked.display());
