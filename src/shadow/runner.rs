@@ -94,55 +94,57 @@ impl Worker {
 
     fn fail(&mut self, observed: &Observed, kind: ShadowKind, error: String) {
         self.breaker.failed(Instant::now());
+        let machines = self.machines(observed);
+        let said = observed.answer.said(observed.question.snapshot(), 0);
+        let primary = SideRecord::of(&machines.primary, observed.question.snapshot(), &said, false.into());
+        let sides = Sides { primary, shadow: SideRecord::silent(&machines.shadow) };
+        self.publish(observed, Found { probe: None, kinds: vec![kind], error, sides });
         let probes = observed.question.probes().len() as u64;
         telemetry::shadow_compared(kind, probes);
         let mut ledger = self.shared.ledger();
         if observed.by == ledger.answering() {
             ledger.count(kind, probes);
         }
-        let machines = ledger.machines.sides(observed.by).map(Machine::clone);
-        drop(ledger);
-        let said = observed.answer.said(observed.question.snapshot(), 0);
-        let primary = SideRecord::of(&machines.primary, observed.question.snapshot(), &said, false.into());
-        let sides = Sides { primary, shadow: SideRecord::silent(&machines.shadow) };
-        self.publish(observed, Found { probe: None, kinds: vec![kind], error, sides });
     }
 
+    /// Who the primary and the shadow were when this was answered.
+    fn machines(&self, observed: &Observed) -> Sides<Machine> {
+        self.shared.ledger().machines.sides(observed.by).map(Machine::clone)
+    }
+
+    /// What is counted can be listed already.
     fn compare(&mut self, observed: &Observed, answer: &Answer) {
         self.breaker.succeeded();
         let snapshot = observed.question.snapshot();
         let tolerance = self.shared.settings.score_tolerance;
-        let took = Sides { primary: observed.answer.took_ns(), shadow: answer.took_ns() };
-        if took.primary > 0 {
-            telemetry::shadow_latency_ratio(took.shadow as f64 / took.primary as f64);
-        }
+        let machines = self.machines(observed);
         let mut compared = Vec::with_capacity(observed.question.probes().len());
-        let mut different = Vec::new();
         for probe in 0..observed.question.probes().len() {
             let said =
                 Sides { primary: &observed.answer, shadow: answer }.map(|one| one.said(snapshot, probe));
             let comparison = compare(Sides { primary: &said.primary, shadow: &said.shadow }, tolerance);
-            telemetry::shadow_compared(comparison.worst(), 1);
-            telemetry::shadow_probe(comparison.score_error, comparison.overlap);
-            compared.push((comparison.worst(), comparison.score_error));
+            compared.push((comparison.worst(), comparison.score_error, comparison.overlap));
             if is_disagreement(comparison.worst()) {
-                different.push((probe, said, comparison));
+                self.disagree(observed, &machines, (probe, said, comparison));
             }
+        }
+        let took = Sides { primary: observed.answer.took_ns(), shadow: answer.took_ns() };
+        if took.primary > 0 {
+            telemetry::shadow_latency_ratio(took.shadow as f64 / took.primary as f64);
+        }
+        for (kind, score_error, overlap) in &compared {
+            telemetry::shadow_compared(*kind, 1);
+            telemetry::shadow_probe(*score_error, *overlap);
         }
         let mut ledger = self.shared.ledger();
         // Since the roles changed, what was answered before is no evidence about those of now.
         if observed.by == ledger.answering() {
             ledger.evidence.latency_ns.primary.record(took.primary as f64);
             ledger.evidence.latency_ns.shadow.record(took.shadow as f64);
-            for (kind, score_error) in compared {
+            for (kind, score_error, _) in compared {
                 ledger.count(kind, 1);
                 ledger.evidence.score_error.record(f64::from(score_error));
             }
-        }
-        let machines = ledger.machines.sides(observed.by).map(Machine::clone);
-        drop(ledger);
-        for one in different {
-            self.disagree(observed, &machines, one);
         }
     }
 

@@ -52,7 +52,7 @@ async fn kinds(faces: &[Face], recognitions: usize) -> Seen {
         asked += probes.len();
         service.recognize(&probes).await;
         // No more waits than may.
-        if asked % (64 * TOGETHER) == 0 {
+        if asked % (8 * TOGETHER) == 0 {
             service.until_sampled((asked + probes.len()) as u64).await;
         }
     }
