@@ -203,16 +203,22 @@ impl Shadow {
 
     /// What there is to tell.
     pub fn report(&self) -> Report {
-        let ledger = self.shared.ledger();
+        let shared = &self.shared;
+        let ledger = shared.ledger();
+        let (machines, rollout) =
+            (ledger.machines.sides(ledger.answering()).map(Machine::clone), ledger.rollout.clone());
+        let (evidence, sampling) = (ledger.evidence.clone(), ledger.sampling);
+        // Whoever asks again and again must not keep the shadow's thread from its ledger.
+        drop(ledger);
         Report {
-            machines: ledger.machines.sides(ledger.answering()).map(Machine::clone),
-            rollout: ledger.rollout.clone(),
-            promotion: self.shared.settings.promote,
-            sampling: ledger.sampling,
-            evidence: ledger.evidence.clone(),
-            conditions: ledger.judge(&self.shared.settings),
-            breaker_open: self.shared.breaker_open.load(Ordering::Relaxed),
-            queued: self.shared.waiting.load(Ordering::Relaxed),
+            conditions: gate::judge(&evidence, &shared.settings.gate),
+            machines,
+            rollout,
+            promotion: shared.settings.promote,
+            sampling,
+            evidence,
+            breaker_open: shared.breaker_open.load(Ordering::Relaxed),
+            queued: shared.waiting.load(Ordering::Relaxed),
         }
     }
 

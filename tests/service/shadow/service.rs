@@ -86,9 +86,12 @@ async fn what_is_found_is_told() {
     let agree = rate("agree");
     assert!(agree.rate_low < agree.rate && agree.rate < agree.rate_high);
     assert!(report.score_error.unwrap().count == probes && report.primary_latency_ns.unwrap().p99 > 0.0);
-    let (_, metrics) = http_get(server.http, "/metrics").await;
-    assert!(metrics.contains("lookalike_shadow_comparisons_total{kind=\"identity\"}"));
-    assert!(metrics.contains("lookalike_shadow_gate{condition=\"hard\"} 0"));
+    until("the gate shows", async || {
+        let (_, metrics) = http_get(server.http, "/metrics").await;
+        assert!(metrics.contains("lookalike_shadow_comparisons_total{kind=\"identity\"}"));
+        metrics.contains("lookalike_shadow_gate{condition=\"hard\"} 0").then_some(())
+    })
+    .await;
 
     // In the file, one line each, as in memory.
     let listed =
