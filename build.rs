@@ -6,7 +6,11 @@ use std::{env, fs};
 
 use prost::Message;
 
-const PROTOS: [&str; 2] = ["proto/lookalike/v1/recognition.proto", "proto/lookalike/v1/operations.proto"];
+const PROTOS: [&str; 3] = [
+    "proto/lookalike/v1/recognition.proto",
+    "proto/lookalike/v1/operations.proto",
+    "proto/lookalike/v1/shadow.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     protocol()?;

@@ -1,7 +1,7 @@
 //! Lookalike tells people apart from their lookalikes: exact face recognition over gRPC.
 //!
 //! `ARCHITECTURE.md` draws the map. Imports run one way:
-//! `cli -> server -> grpc -> quality -> recognize -> engine -> backend -> gallery -> domain`, with `config` and `telemetry` beside them.
+//! `cli -> server -> grpc -> {quality, shadow} -> recognize -> engine -> backend -> gallery -> domain`, with `config` and `telemetry` beside them.
 
 pub mod backend;
 pub mod cli;
@@ -13,4 +13,5 @@ pub mod grpc;
 pub mod quality;
 pub mod recognize;
 pub mod server;
+pub mod shadow;
 pub mod telemetry;

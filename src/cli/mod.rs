@@ -17,6 +17,7 @@ mod recognize;
 mod search;
 mod serve;
 mod settings;
+mod shadow;
 mod signals;
 mod target;
 mod tune;
@@ -64,6 +65,9 @@ enum Command {
     Audit(quality::AuditArgs),
     /// Group the probes of a batch that nobody knows, so that a person need be asked once for each group.
     Cluster(quality::ClusterArgs),
+    /// Look into shadow mode on a server, and move to the other backend on what it found.
+    #[command(subcommand)]
+    Shadow(shadow::ShadowCommand),
     /// List the OpenCL devices, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Say what OpenCL and the CPU are like here, and what to do about each trouble; exit code 3 where something is wrong.
@@ -113,6 +117,7 @@ fn run(cli: Cli, output: &mut Output) -> anyhow::Result<()> {
         Command::Calibrate(args) => quality::calibrate(&settings, args, output),
         Command::Audit(args) => quality::audit(&settings, args, output),
         Command::Cluster(args) => quality::cluster(&settings, args, output),
+        Command::Shadow(command) => shadow::run(&settings, command, output),
         Command::Devices(args) => devices::run(&settings, args, output),
         Command::Doctor(args) => doctor::run(&settings, args, output),
         Command::Probe(args) => probe::run(args, output),

@@ -101,12 +101,17 @@ pub(super) fn packed(values: &[f32]) -> proto::Embedding {
 }
 
 async fn connect(url: &str, timeout: Duration) -> anyhow::Result<Target> {
+    let channel = channel(url, timeout).await?;
+    Ok(Target::Server(RecognitionClient::new(channel).max_decoding_message_size(MAX_REPLY_BYTES)))
+}
+
+/// A connection to the server at `url`, each of whose calls may take so long.
+pub(super) async fn channel(url: &str, timeout: Duration) -> anyhow::Result<Channel> {
     let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let endpoint = Endpoint::from_shared(whole)
         .with_context(|| format!("--server: expected a URL such as http://127.0.0.1:50051, got {url:?}"))?;
     let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(timeout);
-    let channel = endpoint.connect().await.with_context(|| format!("no server answers at {url}"))?;
-    Ok(Target::Server(RecognitionClient::new(channel).max_decoding_message_size(MAX_REPLY_BYTES)))
+    endpoint.connect().await.with_context(|| format!("no server answers at {url}"))
 }
 
 /// Who answers.
@@ -134,7 +139,8 @@ impl Target {
     }
 }
 
-fn refused(status: Status) -> anyhow::Error {
+/// A refusal, as the command line tells it.
+pub(super) fn refused(status: Status) -> anyhow::Error {
     anyhow!("{:?}: {}", status.code(), status.message())
 }
 

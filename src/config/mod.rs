@@ -8,6 +8,7 @@ mod load;
 mod model;
 mod problem;
 mod reader;
+mod shadow;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -15,8 +16,8 @@ mod validate;
 
 pub use load::{DEFAULTS, Sources, load};
 pub use model::{
-    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, Instructions, Limits,
-    LogFormat, LogSettings, MetricsSettings, OpenClScan, OpenClSettings, Prober, RecognitionSettings,
-    ServerSettings, Settings, StorageSettings,
+    BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, GateSettings, Instructions,
+    Limits, LogFormat, LogSettings, MetricsSettings, OpenClScan, OpenClSettings, Prober, Promotion,
+    RecognitionSettings, RecordSettings, ServerSettings, Settings, ShadowSettings, StorageSettings,
 };
 pub use problem::{ConfigError, Problem};

@@ -23,6 +23,8 @@ pub struct Settings {
     pub recognition: RecognitionSettings,
     /// What scans.
     pub backend: BackendSettings,
+    /// What is compared with it.
+    pub shadow: ShadowSettings,
 }
 
 /// `server`.
@@ -30,6 +32,8 @@ pub struct Settings {
 pub struct ServerSettings {
     /// Where gRPC is served; loopback unless `server.allow_insecure` was set.
     pub listen: SocketAddr,
+    /// The file of tokens that what changes the server asks for; `None`: it is done for whoever asks.
+    pub tokens: Option<PathBuf>,
     /// How long requests in flight may go on after the stop signal.
     pub shutdown_grace: Duration,
     /// The bounds on requests.
@@ -253,4 +257,64 @@ pub enum DeviceChoice {
         /// The device's place.
         device: usize,
     },
+}
+
+/// `shadow`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShadowSettings {
+    /// Whether there is a shadow.
+    pub enabled: bool,
+    /// What it scans with; another backend than the one configured, if it is enabled.
+    pub backend: BackendKind,
+    /// The share of requests that it answers too, 0 to 1.
+    pub sampling: f64,
+    /// Probes that may wait for it.
+    pub queue: usize,
+    /// How long it may take for a request.
+    pub timeout: Duration,
+    /// Differences of scores that are no difference, in cosine similarity.
+    pub score_tolerance: f32,
+    /// Who makes it the primary.
+    pub promote: Promotion,
+    /// What is kept of disagreements.
+    pub record: RecordSettings,
+    /// What it must fulfil to become the primary.
+    pub gate: GateSettings,
+}
+
+/// Who makes the shadow the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promotion {
+    /// An operator.
+    Manual,
+    /// The service itself, once the gate is met.
+    Automatic,
+}
+
+/// `shadow.record`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordSettings {
+    /// The folder; `None`: nothing is kept on disk.
+    pub path: Option<PathBuf>,
+    /// Most bytes of a file of disagreements; there are two.
+    pub max_bytes: u64,
+    /// Whether they hold the probes' embeddings.
+    pub embeddings: bool,
+}
+
+/// `shadow.gate`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateSettings {
+    /// Least comparisons.
+    pub min_comparisons: u64,
+    /// Most that the rate of hard disagreements can be, with 95 % confidence.
+    pub max_hard_rate: f64,
+    /// Largest share of comparisons in which order or scores differed.
+    pub max_soft_ratio: f64,
+    /// Largest share of probes that ended in an error or in no answer.
+    pub max_failure_ratio: f64,
+    /// Largest share of sampled probes that were dropped.
+    pub max_drop_ratio: f64,
+    /// Largest ratio of the shadow's 99th percentile of latency to the primary's.
+    pub max_latency_ratio: f64,
 }

@@ -66,6 +66,12 @@ impl<'a> Reader<'a> {
         Some(usize::try_from(value).expect("the ranges end below 2^32"))
     }
 
+    /// A number within a range.
+    pub(super) fn real(&mut self, path: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.accepted(path, &expected, |value| value.as_f64().filter(|value| range.contains(value)))
+    }
+
     /// A number of a type that knows its own range.
     pub(super) fn number<T>(
         &mut self,

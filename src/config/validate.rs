@@ -17,6 +17,7 @@ use super::model::{
 };
 use super::problem::Problem;
 use super::reader::Reader;
+use super::shadow::shadow;
 use super::tree::Tree;
 use crate::domain::{Margin, Threshold};
 
@@ -35,6 +36,7 @@ fn settings(reader: &mut Reader<'_>) -> Option<Settings> {
     let storage = storage(reader);
     let recognition = recognition(reader);
     let backend = backend(reader);
+    let shadow = shadow(reader, backend.as_ref().map(|backend| backend.kind));
     if let (Some(server), Some(metrics)) = (&server, &metrics) {
         check_distinct(reader, server, metrics);
     }
@@ -45,12 +47,19 @@ fn settings(reader: &mut Reader<'_>) -> Option<Settings> {
         storage: storage?,
         recognition: recognition?,
         backend: backend?,
+        shadow: shadow?,
     })
 }
 
 fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
     let listen = reader.parsed("server.listen", "an address such as 127.0.0.1:50051", address);
     let allow_insecure = reader.flag("server.allow_insecure");
+    let tokens = if reader.is_null("server.tokens") {
+        Some(None)
+    } else {
+        let expected = "a file's path (in quotes if it reads as a number), or null";
+        reader.parsed("server.tokens", expected, |text| Some(PathBuf::from(text))).map(Some)
+    };
     let grace = "a duration from 0s to 1h, such as 10s";
     let shutdown_grace = reader
         .parsed("server.shutdown_grace", grace, |text| duration(text, Duration::ZERO..=MAX_SHUTDOWN_GRACE));
@@ -62,7 +71,12 @@ fn server(reader: &mut Reader<'_>) -> Option<ServerSettings> {
                         (server.allow_insecure: true allows that)";
         reader.refuse("server.listen", expected);
     }
-    Some(ServerSettings { listen: listen?, shutdown_grace: shutdown_grace?, limits: limits? })
+    Some(ServerSettings {
+        listen: listen?,
+        tokens: tokens?,
+        shutdown_grace: shutdown_grace?,
+        limits: limits?,
+    })
 }
 
 fn duration(text: &str, range: RangeInclusive<Duration>) -> Option<Duration> {

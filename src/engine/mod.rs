@@ -33,13 +33,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use crossover::{BatchTiming, Crossover};
 pub use plan::{BackendChoice, BackendFallback};
-pub use scan::{Ranked, ScanAnswer, ScanReport, ScanRequest};
+pub use scan::{Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 
-use crate::backend::BackendError;
-use crate::backend::cpu::NoInstructions;
+use crate::backend::cpu::{CpuBackend, NoInstructions};
+use crate::backend::{Backend, BackendError};
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
 use crate::telemetry;
+use plan::Plan;
 
 /// Why a scan was not answered.
 #[derive(Clone, Debug, Error)]
@@ -65,6 +66,18 @@ pub enum EngineError {
     /// The threads of the engine could not be started.
     #[error("the engine's threads could not be started: {0}")]
     Threads(String),
+}
+
+impl EngineError {
+    /// Whether the engine or its backend failed; the others say that there is too much to do.
+    pub fn is_of_the_engine(&self) -> bool {
+        match self {
+            Self::Overloaded { .. } => false,
+            Self::Backend(_) | Self::Instructions(_) | Self::Panicked | Self::Stopped | Self::Threads(_) => {
+                true
+            }
+        }
+    }
 }
 
 /// A handle on the thread that owns the backend.
@@ -115,6 +128,24 @@ enum Command {
 impl Engine {
     /// Chooses and opens a backend on a thread of its own; `queue` scans may wait for it, of which one scanned in part is one.
     pub fn start(settings: &BackendSettings, queue: usize) -> Result<Self, EngineError> {
+        Self::start_as(settings, queue, plan::choose)
+    }
+
+    /// As [`Self::start`], with the backend that `open` gives instead of one that the settings choose; it is called on the thread
+    /// that will own the backend.
+    pub fn start_on<B: Backend + 'static>(
+        settings: &BackendSettings,
+        queue: usize,
+        open: impl FnOnce() -> Result<B, BackendError> + Send + 'static,
+    ) -> Result<Self, EngineError> {
+        Self::start_as(settings, queue, move |_, _| Ok(plan::configured(Box::new(open()?))))
+    }
+
+    fn start_as(
+        settings: &BackendSettings,
+        queue: usize,
+        choose: impl FnOnce(&BackendSettings, CpuBackend) -> Result<Plan, BackendError> + Send + 'static,
+    ) -> Result<Self, EngineError> {
         // What is in there waits, and no more may wait; beside a generation to load.
         let (commands, receiver) = mpsc::channel(queue + 1);
         let state = Arc::new(State::new());
@@ -126,7 +157,7 @@ impl Engine {
             .spawn(move || {
                 // Goes when the thread does, however it does.
                 let _runs = runs;
-                match worker::Worker::open(&settings, seen) {
+                match worker::Worker::open(&settings, seen, choose) {
                     Ok((worker, choice)) => {
                         let _ = opened.send(Ok(choice));
                         worker.run(receiver);
@@ -176,6 +207,17 @@ impl Engine {
         answer.blocking_recv().map_err(|_| EngineError::Stopped)?
     }
 
+    /// Asks for a generation to be made ready, in place of the gallery's former one, and does not wait. Where the queue is full that is
+    /// forgotten: what is scanned is made ready in any case, only the former generation then stays beside it.
+    pub fn prepare(&self, snapshot: Arc<Snapshot>) {
+        let (reply, _) = oneshot::channel();
+        if let Some(commands) = &self.commands
+            && commands.try_send(Command::Load { snapshot, reply }).is_err()
+        {
+            tracing::debug!("a generation is made ready when it is first scanned");
+        }
+    }
+
     /// Scans. Dropping the future drops what has not been scanned yet.
     ///
     /// # Panics
@@ -202,7 +244,9 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         if request.probes.rows() == 0 || request.k == 0 {
             let report = ScanReport::of(self.choice.active().backend, self.choice.fallback.clone());
-            let _ = reply.send(Ok(ScanAnswer { probes: vec![Vec::new(); request.probes.rows()], report }));
+            let probes = vec![Vec::new(); request.probes.rows()];
+            let checks = vec![RawCheck::default(); probes.len()];
+            let _ = reply.send(Ok(ScanAnswer { probes, checks, report }));
             return Ok(answer);
         }
         let commands = self.commands.as_ref().ok_or(EngineError::Stopped)?;

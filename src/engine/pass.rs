@@ -4,6 +4,7 @@
 //! passes that it took part in; what is left of its time it waited. All working memory is kept from batch to batch; only what leaves
 //! with an answer is new.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use super::full;
 use super::residents::Scanner;
 use super::verify::{self, Question, Verdict};
 use super::worker::Group;
-use super::{EngineError, Ranked, ScanAnswer, ScanReport, ScanRequest};
+use super::{EngineError, Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 use crate::backend::{Ask, BackendError, ScreenJob, ScreenTiming, Screened};
 use crate::domain::Matrix;
 use crate::gallery::Snapshot;
@@ -37,15 +38,18 @@ pub(super) struct Pending {
     queued: Instant,
     /// `None` once answered.
     reply: Option<Reply>,
+    /// Of a probe that is open: what was found so far, proven or not.
     answers: Vec<Vec<Ranked>>,
+    checks: Vec<RawCheck>,
     report: ScanReport,
 }
 
 impl Pending {
     pub(super) fn new(request: ScanRequest, queued: Instant, reply: Reply) -> Self {
         let answers = vec![Vec::new(); request.probes.rows()];
+        let checks = vec![RawCheck::default(); request.probes.rows()];
         let report = ScanReport::of(BackendName::Cpu, None);
-        Self { request, queued, reply: Some(reply), answers, report }
+        Self { request, queued, reply: Some(reply), answers, checks, report }
     }
 
     /// Whether nobody waits for the answer.
@@ -65,7 +69,8 @@ impl Pending {
         let mut report = self.report.clone();
         (report.backend, report.fallback) = (scanner.backend, scanner.fallback.cloned());
         report.queue_ns = since(self.queued).saturating_sub(report.scan_ns + report.verify_ns);
-        let _ = reply.send(Ok(ScanAnswer { probes: std::mem::take(&mut self.answers), report }));
+        let (probes, checks) = (std::mem::take(&mut self.answers), std::mem::take(&mut self.checks));
+        let _ = reply.send(Ok(ScanAnswer { probes, checks, report }));
     }
 
     fn question(&self, probe: usize) -> Question<'_> {
@@ -242,10 +247,11 @@ impl Pass {
         self.open.retain(|member| {
             let pending = turn.item_mut(&slices[member.slice]);
             let Some(verdict) = verdicts.next() else { return true };
-            pending.report.bound_violations += verdict.bound_violations;
-            self.wrong.0 += verdict.bound_violations;
+            pending.report.bound_violations += verdict.check.violations;
+            self.wrong.0 += verdict.check.violations;
+            pending.checks[member.probe].add(verdict.check);
+            pending.answers[member.probe] = std::mem::take(&mut verdict.ranked);
             if verdict.certified {
-                pending.answers[member.probe] = std::mem::take(&mut verdict.ranked);
                 self.open_of[member.slice] -= 1;
             } else {
                 pending.report.uncertified += 1;
@@ -260,8 +266,10 @@ impl Pass {
         let questions: Vec<Question<'_>> = self.open.iter().map(question).collect();
         let snapshot: &Snapshot = &turn.key().snapshot;
         let answers = self.pool.install(|| full::scan(snapshot, &questions));
-        for (member, ranked) in self.open.iter().zip(answers) {
-            turn.item_mut(&slices[member.slice]).answers[member.probe] = ranked;
+        for (member, mut ranked) in self.open.iter().zip(answers) {
+            let answer = &mut turn.item_mut(&slices[member.slice]).answers[member.probe];
+            keep_raw_scores(&mut ranked, answer);
+            *answer = ranked;
         }
     }
 
@@ -272,6 +280,14 @@ impl Pass {
                 turn.item_mut(slice).answer(scanner);
             }
         }
+    }
+}
+
+/// What the backend computed for rows that it offered stays with them: a comparison of backends wants to see it.
+fn keep_raw_scores(ranked: &mut [Ranked], offered: &[Ranked]) {
+    let offered: HashMap<u32, Option<f32>> = offered.iter().map(|one| (one.row, one.raw)).collect();
+    for one in ranked {
+        one.raw = offered.get(&one.row).copied().flatten();
     }
 }
 
@@ -293,6 +309,14 @@ fn since(from: Instant) -> u64 {
 mod tests {
     use super::*;
     use crate::backend::RowSet;
+
+    #[test]
+    fn what_a_backend_computed_stays_with_the_rows_that_it_offered() {
+        let row = |row, raw| Ranked { row, score: 0.5, raw };
+        let mut full = [row(7, None), row(1, None), row(3, None)];
+        keep_raw_scores(&mut full, &[row(3, Some(0.25)), row(7, Some(0.75)), row(9, Some(0.1))]);
+        assert_eq!(full.map(|one| one.raw), [Some(0.75), None, Some(0.25)]);
+    }
 
     #[test]
     fn a_recycled_list_keeps_its_memory() {

@@ -72,7 +72,8 @@ enum Wish {
     Preferred,
 }
 
-fn configured(primary: Box<dyn Backend>) -> Plan {
+/// One backend and no other behind it.
+pub(super) fn configured(primary: Box<dyn Backend>) -> Plan {
     let description = primary.description().clone();
     let sentence = format!("backend.kind is {}", description.backend.as_str());
     let choice = BackendChoice {

@@ -28,8 +28,28 @@ pub struct Ranked {
     pub row: u32,
     /// Its canonical score.
     pub score: f32,
-    /// Its score as the backend computed it; `None` where the row came from a scan at full precision instead.
+    /// Its score as the backend computed it; `None` where the backend did not offer the row and a scan at full precision found it.
     pub raw: Option<f32>,
+}
+
+/// What showed when a backend's raw scores for one probe were held against the canonical ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RawCheck {
+    /// The furthest that a raw score lay from its canonical one; infinite for one that is no number.
+    pub error: f32,
+    /// The largest error that the backend allows itself.
+    pub bound: f32,
+    /// Raw scores further off than that.
+    pub violations: u64,
+}
+
+impl RawCheck {
+    /// Adds what a further scan for the same probe showed.
+    pub fn add(&mut self, further: Self) {
+        self.error = self.error.max(further.error);
+        self.bound = self.bound.max(further.bound);
+        self.violations += further.violations;
+    }
 }
 
 /// The first k rows of every probe, in the total order.
@@ -37,6 +57,8 @@ pub struct Ranked {
 pub struct ScanAnswer {
     /// One list a probe.
     pub probes: Vec<Vec<Ranked>>,
+    /// For each probe what its raw scores showed.
+    pub checks: Vec<RawCheck>,
     /// How they came about.
     pub report: ScanReport,
 }

@@ -5,7 +5,7 @@
 //! monotone, so the comparison may be made after it. Raw scores are checked against the canonical ones too, since a
 //! bound that does not hold proves nothing. A backend that gives canonical scores itself is checked by samples.
 
-use super::Ranked;
+use super::{Ranked, RawCheck};
 use crate::backend::{Candidate, Candidates, Coverage, RowSet};
 use crate::domain::{Scorer, by_rank};
 use crate::gallery::Snapshot;
@@ -43,8 +43,8 @@ pub(super) struct Verdict {
     pub(super) ranked: Vec<Ranked>,
     /// Whether `ranked` is proven to be the answer.
     pub(super) certified: bool,
-    /// Raw scores further from the canonical ones than the bound allows.
-    pub(super) bound_violations: u64,
+    /// What the raw scores showed.
+    pub(super) check: RawCheck,
     /// Candidates with their canonical scores.
     scored: Vec<Ranked>,
     scorer: Scorer,
@@ -68,7 +68,7 @@ pub(super) fn verify(
     }
     verdict.scorer.take(question.probe);
     verdict.scored.clear();
-    verdict.bound_violations = 0;
+    verdict.check = RawCheck { bound: found.bound, ..RawCheck::default() };
     score(snapshot, (&found.rows[..first], found.bound), verdict);
     let kth = verdict.scored.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
     let mut reaching = first;
@@ -86,7 +86,7 @@ pub(super) fn verify(
     verdict.scored.shrink_to(KEPT_CANDIDATES);
     let eligible = snapshot.matrix().rows() - question.skip.len();
     let complete = verdict.ranked.len() == k.min(eligible);
-    verdict.certified = verdict.bound_violations == 0
+    verdict.certified = verdict.check.violations == 0
         && complete
         && match found.coverage {
             Coverage::All => found.rows.len() == eligible,
@@ -109,7 +109,7 @@ pub(super) fn scores(found: &Candidates) -> usize {
 /// the claim and computes wrongly does not go on unnoticed.
 fn accept(snapshot: &Snapshot, question: Question<'_>, found: &mut Candidates, verdict: &mut Verdict) {
     verdict.scored.clear();
-    verdict.bound_violations = 0;
+    verdict.check = RawCheck { bound: found.bound, ..RawCheck::default() };
     if let Some(last) = found.rows.last().filter(|last| last.row % LISTS_A_SAMPLE == 0) {
         verdict.scorer.take(question.probe);
         let place = (last.row / LISTS_A_SAMPLE) as usize % found.rows.len();
@@ -119,7 +119,7 @@ fn accept(snapshot: &Snapshot, question: Question<'_>, found: &mut Candidates, v
     verdict.ranked = found.rows.iter().map(taken).collect();
     keep_first(snapshot, &mut verdict.ranked, question.k);
     let eligible = snapshot.matrix().rows() - question.skip.len();
-    verdict.certified = verdict.bound_violations == 0 && verdict.ranked.len() == question.k.min(eligible);
+    verdict.certified = verdict.check.violations == 0 && verdict.ranked.len() == question.k.min(eligible);
 }
 
 /// The most that the canonical score of a row can be whose real one is at most `raw + bound`.
@@ -137,8 +137,10 @@ fn score(snapshot: &Snapshot, (candidates, bound): (&[Candidate], f32), verdict:
         }
         let score = verdict.scorer.score(matrix.row(candidate.row as usize));
         // Written so that NaN counts as a violation.
-        let honest = (candidate.raw - score).abs() <= bound + SCORE_ROUNDING;
-        verdict.bound_violations += u64::from(!honest);
+        let error = (candidate.raw - score).abs();
+        let honest = error <= bound + SCORE_ROUNDING;
+        verdict.check.violations += u64::from(!honest);
+        verdict.check.error = if error.is_nan() { f32::INFINITY } else { verdict.check.error.max(error) };
         verdict.scored.push(Ranked { row: candidate.row, score, raw: Some(candidate.raw) });
     }
 }
@@ -234,7 +236,7 @@ pub(super) mod tests {
             let mut found = candidates(&snapshot, &[0, 1, 2, 3], Coverage::All, 1e-3);
             found.rows[2].raw = wrong;
             let verdict = judge(&snapshot, question, &mut found);
-            assert_eq!((verdict.certified, verdict.bound_violations), (false, 1));
+            assert_eq!((verdict.certified, verdict.check.violations), (false, 1));
         }
     }
 
@@ -255,11 +257,11 @@ pub(super) mod tests {
         // Beyond the bound, where it could not matter: nobody looks.
         let last = found.rows.iter_mut().min_by(|a, b| a.raw.total_cmp(&b.raw)).unwrap();
         last.raw -= 0.1;
-        assert_eq!(judge(&snapshot, question, &mut found).bound_violations, 0);
+        assert_eq!(judge(&snapshot, question, &mut found).check.violations, 0);
         // Where it could, it is found out.
         let best = found.rows.iter_mut().max_by(|a, b| a.raw.total_cmp(&b.raw)).unwrap();
         best.raw += 0.1;
         let verdict = judge(&snapshot, question, &mut found);
-        assert_eq!((verdict.certified, verdict.bound_violations), (false, 1));
+        assert_eq!((verdict.certified, verdict.check.violations), (false, 1));
     }
 }

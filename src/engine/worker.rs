@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 
 use super::batch::{Slice, Turn, Waiting};
 use super::pass::{Pass, Pending};
-use super::plan::{self, BackendChoice};
+use super::plan::{BackendChoice, Plan};
 use super::residents::Residents;
 use super::{Command, EngineError, State};
+use crate::backend::BackendError;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::guard;
 use crate::config::BackendSettings;
@@ -54,6 +55,7 @@ impl Worker {
     pub(super) fn open(
         settings: &BackendSettings,
         state: Arc<State>,
+        choose: impl FnOnce(&BackendSettings, CpuBackend) -> Result<Plan, BackendError>,
     ) -> Result<(Self, BackendChoice), EngineError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(settings.cpu.threads)
@@ -64,7 +66,7 @@ impl Worker {
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let pool = Arc::new(pool);
         let cpu = CpuBackend::new(Arc::clone(&pool), &settings.cpu)?;
-        let plan = plan::choose(settings, cpu.clone())?;
+        let plan = choose(settings, cpu.clone())?;
         let residents = Residents::new(plan.primary, cpu, Arc::clone(&state))
             .falling_back(settings.fallback, plan.choice.fallback.clone())
             .measuring(plan.measured.then_some(settings.batch_probes))

@@ -1,7 +1,8 @@
 //! The gRPC face: protocol in and out, nothing decided here.
 //!
-//! [`envelope`] is what every request passes through (id, span, deadline, counting); [`recognition`] and [`operations`] are the
-//! services; [`serving`] is what they share, the places for requests being answered among it; [`request`] parses, naming every fault by field path; [`reply`] writes; [`status`] is the one place
+//! [`envelope`] is what every request passes through (id, span, deadline, counting); [`recognition`], [`operations`] and [`shadow`] are the
+//! services; [`serving`] is what they share, the places for requests being answered among it; [`request`] parses, naming every fault by field path; [`reply`] writes; [`tokens`] says who may change
+//! things; [`status`] is the one place
 //! where errors become statuses.
 
 pub mod envelope;
@@ -11,11 +12,15 @@ mod reply;
 mod request;
 mod select;
 mod serving;
+mod shadow;
 mod status;
+mod tokens;
 
 pub use operations::OperationsService;
 pub use recognition::RecognitionService;
-pub use serving::Serving;
+pub use serving::{Reloading, Serving};
+pub use shadow::ShadowService;
+pub use tokens::{Tokens, TokensError};
 
 /// The protocol's messages, services and their JSON mapping, as `build.rs` compiled them from `proto/`.
 #[expect(clippy::pedantic, reason = "compiled from proto/, where the docs are")]

@@ -11,7 +11,8 @@ use crate::backend::Description;
 use crate::backend::opencl::DeviceRecord;
 use crate::engine::{Crossover, Engine};
 use crate::gallery::Snapshot;
-use crate::recognize::Recognizer;
+use crate::recognize::{Recognizer, Reloaded};
+use crate::shadow::{Report, Shadow};
 use crate::telemetry::Label;
 
 /// The service.
@@ -39,7 +40,7 @@ impl Operations for OperationsService {
         Ok(Response::new(proto::GetInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.serving.started().elapsed().as_secs(),
-            galleries: recognizer.galleries().map(|snapshot| gallery(&recognizer, snapshot)).collect(),
+            galleries: recognizer.galleries().map(|snapshot| gallery(&recognizer, &snapshot)).collect(),
             backends: backends(recognizer.engine()),
             devices: choice.survey.iter().flat_map(|survey| &survey.devices).map(device).collect(),
             backend_reason: choice.sentence.clone(),
@@ -50,7 +51,35 @@ impl Operations for OperationsService {
                 max_message_bytes: limits.max_message_bytes as u64,
                 max_neighbors: limits.max_neighbors as u32,
             }),
+            shadow: self.serving.shadow_if_any().map(|shadow| shadow_info(&shadow)),
         }))
+    }
+
+    async fn reload(
+        &self,
+        request: Request<proto::ReloadRequest>,
+    ) -> Result<Response<proto::ReloadResponse>, Status> {
+        self.serving.admit_admin(&request, "Operations/Reload")?;
+        let (serving, recognizer) = (Arc::clone(&self.serving), self.serving.recognizer()?);
+        let reloaded = tokio::task::spawn_blocking(move || serving.reload(&recognizer)).await;
+        let Reloaded { loaded, unchanged, withdrawn } = reloaded.map_err(|error| {
+            tracing::error!(%error, "reloading panicked");
+            Status::internal("reloading failed; the server's log says why")
+        })??;
+        let loaded = loaded.into_iter().map(|(name, generation)| proto::ReloadedGallery { name, generation });
+        Ok(Response::new(proto::ReloadResponse { loaded: loaded.collect(), unchanged, withdrawn }))
+    }
+}
+
+fn shadow_info(shadow: &Shadow) -> proto::ShadowInfo {
+    let Report { machines, rollout, sampling, .. } = shadow.report();
+    proto::ShadowInfo {
+        backend: machines.shadow.backend,
+        device: machines.shadow.device,
+        promoted: rollout.promoted,
+        changed_ms: rollout.changed_ms,
+        changed_because: rollout.because,
+        sampling,
     }
 }
 

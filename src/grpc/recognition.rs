@@ -11,11 +11,11 @@ use super::proto::recognition_server::Recognition;
 use super::select::Asked;
 use super::serving::Serving;
 use super::{proto, reply, request};
-use crate::engine::ScanReport;
+use crate::engine::{EngineError, ScanReport};
 use crate::gallery::Snapshot;
-use crate::recognize::decision::Decision;
-use crate::recognize::{RecognizeAnswer, Recognizer};
-use crate::telemetry::{self, Bound, DecisionKind, Label, Stage};
+use crate::recognize::{RecognizeAnswer, Recognizer, Seat, Served};
+use crate::shadow::{Answer, Observed, Question};
+use crate::telemetry::{self, Bound, Label, Stage};
 
 /// Work on more values than this (about half a millisecond of it) leaves the runtime's threads.
 const INLINE_VALUES: usize = 65_536;
@@ -40,8 +40,24 @@ impl RecognitionService {
         let place = self.serving.enter()?;
         let recognizer = self.serving.recognizer()?;
         request::check_target(gallery, model_id)?;
-        let snapshot = Arc::clone(recognizer.gallery(gallery)?);
+        let snapshot = recognizer.gallery(gallery)?;
         Ok(Admitted { _place: place, recognizer, snapshot })
+    }
+
+    /// Lets the shadow know what was answered, where there is one. Never waits.
+    fn hand_over(
+        &self,
+        id: Option<RequestId>,
+        question: Question,
+        (answer, by): (Answer, Seat),
+        failed: Option<EngineError>,
+    ) {
+        let Some(shadow) = self.serving.shadow_if_any() else { return };
+        if let Some(error) = failed {
+            shadow.primary_failed(&error);
+        }
+        let request_id = id.map_or_else(|| "".into(), |id| id.0);
+        shadow.offer(Observed { request_id, question, answer, by });
     }
 }
 
@@ -63,14 +79,18 @@ impl Recognition for RecognitionService {
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::search(message, snapshot, &limits)).await??;
         let snapshot = Arc::clone(&asked.query.snapshot);
-        let answer = recognizer.search(asked.query).await?;
+        let query = asked.query;
+        let Served { answer, by, failed } = recognizer.ask(|seat| recognizer.search_by(seat, &query)).await?;
         observe(&recognizer, &answer.report);
         let neighbors: usize = answer.probes.iter().map(Vec::len).sum();
+        let named = id.clone();
         let reply = off_runtime(neighbors * VALUES_A_NEIGHBOR, move || {
-            let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
-            reply::search(&snapshot, asked.wanted, &answer, meta)
+            let meta = reply::meta(&snapshot, (&answer.report, failed.as_ref()), named.as_ref());
+            (reply::search(&snapshot, asked.wanted, &answer, meta), answer, failed)
         });
-        Ok(Response::new(reply.await?))
+        let (reply, answer, failed) = reply.await?;
+        self.hand_over(id, Question::Search(query), (Answer::Search(answer), by), failed);
+        Ok(Response::new(reply))
     }
 
     async fn recognize(
@@ -82,15 +102,20 @@ impl Recognition for RecognitionService {
         let (limits, values) = (*self.serving.limits(), request::values_in(&message.probes));
         let asked = off_runtime(values, move || request::recognize(message, snapshot, &limits)).await??;
         let snapshot = Arc::clone(&asked.query.snapshot);
-        let answer = recognizer.recognize(asked.query).await?;
+        let query = asked.query;
+        let Served { answer, by, failed } =
+            recognizer.ask(|seat| recognizer.recognize_by(seat, &query)).await?;
         observe(&recognizer, &answer.report);
         observe_decisions(&answer);
         let candidates: usize = answer.recognitions.iter().map(|r| r.candidates.len()).sum();
+        let named = id.clone();
         let reply = off_runtime(candidates * VALUES_A_NEIGHBOR, move || {
-            let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
-            reply::recognize(&snapshot, asked.probe_ids, &answer, meta)
+            let meta = reply::meta(&snapshot, (&answer.report, failed.as_ref()), named.as_ref());
+            (reply::recognize(&snapshot, asked.probe_ids, &answer, meta), answer, failed)
         });
-        Ok(Response::new(reply.await?))
+        let (reply, answer, failed) = reply.await?;
+        self.hand_over(id, Question::Recognize(query), (Answer::Recognize(answer), by), failed);
+        Ok(Response::new(reply))
     }
 
     async fn explain(
@@ -100,12 +125,14 @@ impl Recognition for RecognitionService {
         let (id, message) = unwrap(request);
         let Admitted { _place, recognizer, snapshot } = self.admit(&message.gallery, &message.model_id)?;
         let asked = request::explain(message, snapshot, self.serving.limits())?;
-        let (threshold, min_margin) = (asked.query.threshold, asked.query.min_margin);
-        let snapshot = Arc::clone(&asked.query.snapshot);
-        let answer = recognizer.recognize(asked.query).await?;
+        let query = asked.query;
+        let (threshold, min_margin) = (query.threshold, query.min_margin);
+        let snapshot = Arc::clone(&query.snapshot);
+        let Served { answer, failed, .. } =
+            recognizer.ask(|seat| recognizer.recognize_by(seat, &query)).await?;
         observe(&recognizer, &answer.report);
         let cut = |place| recognizer.cut(&snapshot, Some(place), (threshold, min_margin));
-        let meta = reply::meta(&snapshot, &answer.report, id.as_ref());
+        let meta = reply::meta(&snapshot, (&answer.report, failed.as_ref()), id.as_ref());
         Ok(Response::new(reply::explain(&snapshot, (asked.probe_ids, &answer), cut, meta)))
     }
 
@@ -174,7 +201,7 @@ fn observe_decisions(answer: &RecognizeAnswer) {
     telemetry::stage_done(Stage::Decide, Duration::from_nanos(answer.decide_ns));
     for recognition in &answer.recognitions {
         let verdict = &recognition.verdict;
-        telemetry::decision_made(label(verdict.decision));
+        telemetry::decision_made(verdict.decision.into());
         for (bound, headroom) in
             [(Bound::Threshold, verdict.threshold_headroom()), (Bound::Margin, verdict.margin_headroom())]
         {
@@ -182,15 +209,5 @@ fn observe_decisions(answer: &RecognizeAnswer) {
                 telemetry::headroom(bound, headroom);
             }
         }
-    }
-}
-
-fn label(decision: Decision) -> DecisionKind {
-    match decision {
-        Decision::Recognized => DecisionKind::Recognized,
-        Decision::BelowThreshold => DecisionKind::BelowThreshold,
-        Decision::Ambiguous => DecisionKind::Ambiguous,
-        Decision::NoCandidate => DecisionKind::NoCandidate,
-        Decision::Displaced => DecisionKind::Displaced,
     }
 }

@@ -1,13 +1,17 @@
 //! From answers to messages.
 
+mod shadow;
+
 use super::envelope::RequestId;
 use super::proto;
 use super::request::Wanted;
-use crate::engine::{Ranked, ScanReport};
+use crate::engine::{EngineError, Ranked, ScanReport};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::{Cut, Decision};
 use crate::recognize::{Recognition, RecognizeAnswer, SearchAnswer, explain};
 use crate::telemetry::Label;
+
+pub(super) use shadow::{disagreement, replayed, report};
 
 pub(super) fn search(
     snapshot: &Snapshot,
@@ -149,14 +153,22 @@ fn decision(decision: Decision) -> proto::Decision {
     }
 }
 
-pub(super) fn meta(snapshot: &Snapshot, report: &ScanReport, id: Option<&RequestId>) -> proto::ResponseMeta {
+/// `failed` is why the promoted backend did not answer.
+pub(super) fn meta(
+    snapshot: &Snapshot,
+    (report, failed): (&ScanReport, Option<&EngineError>),
+    id: Option<&RequestId>,
+) -> proto::ResponseMeta {
+    let told = report.fallback.as_ref().map(|why| why.sentence.clone());
+    let first_line = |error: &EngineError| error.to_string().lines().next().unwrap_or_default().to_owned();
+    let failed = failed.map(|error| format!("the promoted backend failed: {}", first_line(error)));
     let profile = snapshot.profile();
     proto::ResponseMeta {
         gallery: profile.name.clone(),
         generation: profile.generation,
         model_id: profile.model_id.clone(),
         backend: report.backend.as_str().to_owned(),
-        fallback_reason: report.fallback.as_ref().map(|why| why.sentence.clone()).unwrap_or_default(),
+        fallback_reason: failed.or(told).unwrap_or_default(),
         queue_ns: report.queue_ns,
         scan_ns: report.scan_ns,
         verify_ns: report.verify_ns,

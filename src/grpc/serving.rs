@@ -1,5 +1,6 @@
 //! What the services share: the galleries once they are loaded, and the bounds on requests.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -7,16 +8,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::status;
+use super::tokens::Tokens;
 use crate::config::Limits;
-use crate::recognize::Recognizer;
+use crate::recognize::{Recognizer, ReloadError, Reloaded};
+use crate::shadow::Shadow;
 
 /// Shared by all services of one server.
-#[derive(Debug)]
 pub struct Serving {
     recognizer: RwLock<Option<Arc<Recognizer>>>,
+    shadow: RwLock<Shade>,
+    reloading: Option<Reloading>,
+    /// `None`: whoever reaches the server may change things.
+    tokens: Option<Tokens>,
     limits: Limits,
     places: Arc<Semaphore>,
     started: Instant,
+}
+
+/// How the data folder is loaded anew. Blocks.
+pub type Reloading = Box<dyn Fn(&Recognizer) -> Result<Reloaded, ReloadError> + Send + Sync>;
+
+/// The shadow, or why there is none.
+#[derive(Debug)]
+enum Shade {
+    Off,
+    Broken(String),
+    Running(Arc<Shadow>),
 }
 
 /// The galleries are not loaded yet, or not any more.
@@ -27,7 +44,85 @@ impl Serving {
     /// A server that is still loading.
     pub fn new(limits: Limits) -> Self {
         let places = Arc::new(Semaphore::new(limits.max_in_flight));
-        Self { recognizer: RwLock::new(None), limits, places, started: Instant::now() }
+        Self {
+            recognizer: RwLock::new(None),
+            shadow: RwLock::new(Shade::Off),
+            reloading: None,
+            tokens: None,
+            limits,
+            places,
+            started: Instant::now(),
+        }
+    }
+
+    /// With a way to load the data folder anew.
+    #[must_use]
+    pub fn reloading(mut self, reloading: Reloading) -> Self {
+        self.reloading = Some(reloading);
+        self
+    }
+
+    /// Where what changes the server is done for those alone who carry one of these tokens.
+    #[must_use]
+    pub fn guarded_by(mut self, tokens: Option<Tokens>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Whether tokens are asked for.
+    pub fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// Whether this is an admin's token; the log says who did what. Without tokens nobody is one.
+    pub fn is_admin(&self, token: &str, what: &str) -> bool {
+        let Some(admin) = self.tokens.as_ref().and_then(|tokens| tokens.owner(token)) else { return false };
+        tracing::info!(admin, what, "an admin changes the server");
+        true
+    }
+
+    /// Lets an admin through, and says in the log who did what.
+    pub(super) fn admit_admin<T>(&self, request: &tonic::Request<T>, what: &str) -> Result<(), Status> {
+        let Some(tokens) = &self.tokens else { return Ok(()) };
+        let admin = tokens.admin(request.metadata())?;
+        tracing::info!(admin, what, "an admin changes the server");
+        Ok(())
+    }
+
+    /// Serves what the data folder holds now. Blocks.
+    pub(super) fn reload(&self, recognizer: &Recognizer) -> Result<Reloaded, Status> {
+        let reload = self.reloading.as_ref();
+        let reload =
+            reload.ok_or_else(|| Status::failed_precondition("what is served was loaded from no folder"))?;
+        Ok(reload(recognizer)?)
+    }
+
+    /// From now on this shadow is offered what was answered, or there is none for this reason; gives back the one before.
+    pub fn cast_shadow(&self, shadow: Option<Result<Shadow, String>>) -> Option<Arc<Shadow>> {
+        let next = match shadow {
+            None => Shade::Off,
+            Some(Err(why)) => Shade::Broken(why),
+            Some(Ok(shadow)) => Shade::Running(Arc::new(shadow)),
+        };
+        match std::mem::replace(&mut *self.shadow.write().unwrap_or_else(PoisonError::into_inner), next) {
+            Shade::Running(shadow) => Some(shadow),
+            Shade::Off | Shade::Broken(_) => None,
+        }
+    }
+
+    /// The shadow, where there is one.
+    pub fn shadow_if_any(&self) -> Option<Arc<Shadow>> {
+        self.shadow().ok()
+    }
+
+    pub(super) fn shadow(&self) -> Result<Arc<Shadow>, Status> {
+        match &*self.shadow.read().unwrap_or_else(PoisonError::into_inner) {
+            Shade::Running(shadow) => Ok(Arc::clone(shadow)),
+            Shade::Off => Err(Status::failed_precondition("shadow mode is off (shadow.enabled)")),
+            Shade::Broken(why) => {
+                Err(Status::failed_precondition(format!("shadow mode could not start: {why}")))
+            }
+        }
     }
 
     /// From now on these galleries are served, or none any more; gives back what was served before.
@@ -58,5 +153,11 @@ impl Serving {
     /// When the server started.
     pub fn started(&self) -> Instant {
         self.started
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tonic::{Code, Status};
-use tonic_types::{BadRequest, ErrorDetails, FieldViolation, StatusExt};
+use tonic_types::{BadRequest, ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
 use super::serving::Loading;
 use crate::engine::EngineError;
-use crate::recognize::UnknownGallery;
+use crate::recognize::{ReloadError, UnknownGallery};
+use crate::shadow::{NotFit, ReplayError};
+use crate::telemetry::Label;
 
 /// Most faults that one answer lists.
 const MAX_VIOLATIONS: usize = 32;
@@ -113,6 +115,53 @@ impl From<UnknownGallery> for Status {
     fn from(unknown: UnknownGallery) -> Self {
         let details = ErrorDetails::with_resource_info("gallery", unknown.name.clone(), "", "is not served");
         Self::with_error_details(Code::NotFound, format!("gallery: {unknown}"), details)
+    }
+}
+
+/// The data folder could not be loaded anew; what its texts say of files stays in the log.
+impl From<ReloadError> for Status {
+    fn from(error: ReloadError) -> Self {
+        match error {
+            ReloadError::Store(error) => {
+                tracing::error!(%error, "the data folder cannot be loaded");
+                Self::failed_precondition("the data folder cannot be loaded; the server's log says why")
+            }
+            ReloadError::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<NotFit> for Status {
+    fn from(not_fit: NotFit) -> Self {
+        let told = |value: Option<f64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+        let unmet: Vec<(&str, String)> = not_fit
+            .unmet
+            .iter()
+            .map(|one| (one.condition.as_str(), format!("limit {}, got {}", one.limit, told(one.value))))
+            .collect();
+        let sentence: Vec<String> = unmet.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+        let violations = unmet
+            .into_iter()
+            .map(|(name, what)| PreconditionViolation::new("GATE", name, what))
+            .collect::<Vec<_>>();
+        let message = format!("{not_fit} (force promotes all the same): {}", sentence.join("; "));
+        let details = ErrorDetails::with_precondition_failure(violations);
+        Self::with_error_details(Code::FailedPrecondition, message, details)
+    }
+}
+
+impl From<ReplayError> for Status {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Unknown(_) => Self::not_found(error.to_string()),
+            ReplayError::NoProbe(_) | ReplayError::NoGallery(_) => {
+                Self::failed_precondition(error.to_string())
+            }
+            ReplayError::Reference(_) => {
+                tracing::error!(%error, "a replay failed");
+                Self::internal("the replay failed; the server's log says why")
+            }
+        }
     }
 }
 

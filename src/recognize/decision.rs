@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::domain::{Margin, Threshold};
+use crate::telemetry::DecisionKind;
 
 /// What is concluded of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,18 @@ pub enum Decision {
     NoCandidate,
     /// Would be recognised, but another probe of its group holds the identity with a higher score.
     Displaced,
+}
+
+impl From<Decision> for DecisionKind {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Recognized => Self::Recognized,
+            Decision::BelowThreshold => Self::BelowThreshold,
+            Decision::Ambiguous => Self::Ambiguous,
+            Decision::NoCandidate => Self::NoCandidate,
+            Decision::Displaced => Self::Displaced,
+        }
+    }
 }
 
 /// The least score and least margin that apply to a probe.

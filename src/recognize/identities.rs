@@ -15,7 +15,7 @@ use super::RecognizeQuery;
 use super::pipeline::skips_of;
 use crate::backend::RowSet;
 use crate::domain::Matrix;
-use crate::engine::{Ranked, ScanRequest};
+use crate::engine::{Ranked, RawCheck, ScanAnswer, ScanRequest};
 use crate::gallery::Snapshot;
 
 /// Least and most rows of a scan that may hold too few identities.
@@ -30,6 +30,8 @@ pub(super) struct Ranker<'a> {
     /// Identities to rank for each probe: those that are listed, and two for the margin.
     wanted: usize,
     rankings: Vec<Ranking>,
+    /// For each probe what the raw scores of its scans showed.
+    checks: Vec<RawCheck>,
     /// The probes of the scan asked for last.
     open: Vec<usize>,
     scans: u32,
@@ -42,6 +44,7 @@ impl<'a> Ranker<'a> {
             query,
             wanted: query.max_candidates.max(2).min(snapshot.identity_count()),
             rankings: skips_of(&query.probes, snapshot).into_iter().map(Ranking::new).collect(),
+            checks: vec![RawCheck::default(); query.probes.len()],
             open: Vec::new(),
             scans: 0,
         }
@@ -70,15 +73,16 @@ impl<'a> Ranker<'a> {
     }
 
     /// Takes the answer to the scan asked for last: for each of its probes the first rows.
-    pub(super) fn take(&mut self, answers: &[Vec<Ranked>]) {
-        for (&probe, ranked) in self.open.iter().zip(answers) {
+    pub(super) fn take(&mut self, answer: &ScanAnswer) {
+        for ((&probe, ranked), check) in self.open.iter().zip(&answer.probes).zip(&answer.checks) {
             self.rankings[probe].extend(&self.query.snapshot, ranked, self.wanted);
+            self.checks[probe].add(*check);
         }
     }
 
-    /// For each probe the leading identities, each by its best row, in the total order.
-    pub(super) fn finish(self) -> Vec<Vec<Ranked>> {
-        self.rankings.into_iter().map(|ranking| ranking.leading).collect()
+    /// For each probe the leading identities, each by its best row, in the total order; and what the raw scores showed.
+    pub(super) fn finish(self) -> (Vec<Vec<Ranked>>, Vec<RawCheck>) {
+        (self.rankings.into_iter().map(|ranking| ranking.leading).collect(), self.checks)
     }
 }
 
@@ -189,9 +193,9 @@ mod tests {
         let (mut ranker, mut ks) = (Ranker::new(query), Vec::new());
         while let Some(request) = ranker.next_scan() {
             ks.push(request.k);
-            ranker.take(&engine.scan_blocking(request).unwrap().probes);
+            ranker.take(&engine.scan_blocking(request).unwrap());
         }
-        (ks, ranker.finish())
+        (ks, ranker.finish().0)
     }
 
     /// What a list of all rows says: each identity's first row.

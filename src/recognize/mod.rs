@@ -2,6 +2,9 @@
 //!
 //! [`decision`] is pure: scores in, conclusions out; [`explain`] says what would turn one. [`pipeline`] gets it the scores, exactly, however many scans that takes.
 //!
+//! Galleries may be exchanged for later generations while others are asked about ([`reload`]). Two engines may be seated: the standing
+//! one, as configured, and a candidate that is compared with it ([`seats`]); one of them answers at a time.
+//!
 //! Invariants: a margin is the real one or absent; an identity is named for a recognised probe alone.
 
 pub mod decision;
@@ -9,19 +12,21 @@ mod exclude;
 pub mod explain;
 mod identities;
 mod pipeline;
+mod reload;
+mod seats;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 pub use exclude::Exclusions;
+pub use reload::{ReloadError, Reloaded};
+pub use seats::{Recognizer, Seat, Served};
 
-use crate::config::RecognitionSettings;
 use crate::domain::{Embedding, Margin, Threshold, TopK};
-use crate::engine::{Engine, EngineError, Ranked, ScanReport};
-use crate::gallery::{DEFAULT_GALLERY, Snapshot};
-use decision::{Cut, Verdict};
+use crate::engine::{Ranked, RawCheck, ScanReport};
+use crate::gallery::Snapshot;
+use decision::Verdict;
 
 /// One embedding asked about.
 #[derive(Clone, Debug)]
@@ -50,6 +55,8 @@ pub struct SearchQuery {
 pub struct SearchAnswer {
     /// One list a probe, in the total order.
     pub probes: Vec<Vec<Ranked>>,
+    /// For each probe what its raw scores showed.
+    pub checks: Vec<RawCheck>,
     /// How they came about.
     pub report: ScanReport,
 }
@@ -76,6 +83,8 @@ pub struct RecognizeQuery {
 pub struct RecognizeAnswer {
     /// One a probe.
     pub recognitions: Vec<Recognition>,
+    /// For each probe what its raw scores showed.
+    pub checks: Vec<RawCheck>,
     /// How they came about.
     pub report: ScanReport,
     /// Time spent deciding.
@@ -99,74 +108,4 @@ pub struct UnknownGallery {
     pub name: String,
     /// What there is.
     pub served: Vec<String>,
-}
-
-/// The galleries served and the engine that scans them.
-#[derive(Debug)]
-pub struct Recognizer {
-    engine: Engine,
-    galleries: BTreeMap<String, Arc<Snapshot>>,
-    defaults: RecognitionSettings,
-}
-
-impl Recognizer {
-    /// Makes galleries ready for scanning. Blocks: not for a runtime thread.
-    pub fn load(
-        engine: Engine,
-        snapshots: Vec<Snapshot>,
-        defaults: RecognitionSettings,
-    ) -> Result<Self, EngineError> {
-        let mut galleries = BTreeMap::new();
-        for snapshot in snapshots {
-            let snapshot = Arc::new(snapshot);
-            engine.load(Arc::clone(&snapshot))?;
-            galleries.insert(snapshot.profile().name.clone(), snapshot);
-        }
-        Ok(Self { engine, galleries, defaults })
-    }
-
-    /// The engine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// The galleries, by name.
-    pub fn galleries(&self) -> impl Iterator<Item = &Arc<Snapshot>> {
-        self.galleries.values()
-    }
-
-    /// The gallery of that name; an empty name means the default one.
-    pub fn gallery(&self, name: &str) -> Result<&Arc<Snapshot>, UnknownGallery> {
-        let name = if name.is_empty() { DEFAULT_GALLERY } else { name };
-        self.galleries.get(name).ok_or_else(|| UnknownGallery {
-            name: name.to_owned(),
-            served: self.galleries.keys().cloned().collect(),
-        })
-    }
-
-    /// What applies to a probe whose best identity stands at this place: what is asked for, else the identity's own, else the gallery's,
-    /// else the configuration's.
-    pub fn cut(
-        &self,
-        snapshot: &Snapshot,
-        best: Option<usize>,
-        (threshold, min_margin): (Option<Threshold>, Option<Margin>),
-    ) -> Cut {
-        let best = best.map(|place| snapshot.identity(place));
-        let (own_threshold, own_margin) = best.map_or((None, None), |best| (best.threshold, best.min_margin));
-        let (default_threshold, default_margin) = self.defaults_of(snapshot);
-        Cut {
-            threshold: threshold.or(own_threshold).unwrap_or(default_threshold),
-            min_margin: min_margin.or(own_margin).unwrap_or(default_margin),
-        }
-    }
-
-    /// The threshold and least margin of a gallery where neither request nor identity says another.
-    pub fn defaults_of(&self, snapshot: &Snapshot) -> (Threshold, Margin) {
-        let profile = snapshot.profile();
-        (
-            profile.threshold.unwrap_or(self.defaults.threshold),
-            profile.min_margin.unwrap_or(self.defaults.margin),
-        )
-    }
 }

@@ -9,7 +9,8 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// Every name that health can be asked of.
-const SERVICES: [&str; 3] = ["", "lookalike.v1.Recognition", "lookalike.v1.Operations"];
+const SERVICES: [&str; 4] =
+    ["", "lookalike.v1.Recognition", "lookalike.v1.Operations", "lookalike.v1.Shadow"];
 
 /// Sets what the health service says.
 #[derive(Clone, Debug)]

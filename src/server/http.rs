@@ -1,4 +1,5 @@
-//! The HTTP side for operators: `/metrics`, `/healthz` (the process is there), `/readyz` (requests will be answered).
+//! The HTTP side for operators: `/metrics`, `/healthz` (the process is there), `/readyz` (requests will be answered), and the
+//! console.
 
 use std::future::Future;
 use std::io;
@@ -11,6 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use super::console::{self, Console};
 use super::health::Health;
 use crate::grpc::Serving;
 use crate::telemetry::{self, MetricsHandle};
@@ -28,15 +30,16 @@ struct Page {
 pub(super) async fn serve(
     listener: TcpListener,
     metrics: MetricsHandle,
-    serving: Arc<Serving>,
-    health: Health,
+    console: Console,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    let (serving, health) = (Arc::clone(&console.serving), console.health.clone());
     let pages = Router::new()
         .route("/metrics", get(render))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(Page { metrics, serving, health });
+        .with_state(Page { metrics, serving, health })
+        .merge(console::routes(console));
     axum::serve(listener, pages).with_graceful_shutdown(stop).await
 }
 

@@ -5,11 +5,13 @@
 //!
 //! It stops in this order:
 //! 1. health turns `NOT_SERVING`, `/readyz` 503, and the watchers of health are let go;
-//! 2. no new connection is taken; requests in flight go on, for `server.shutdown_grace` at most;
-//! 3. what is still in flight is cut off;
-//! 4. the engine ends its scan and releases the device, for which two seconds are given;
-//! 5. the metrics listener closes, so that the end can still be seen.
+//! 2. the shadow stops, its findings are on disk, and those who watch it are let go;
+//! 3. no new connection is taken; requests in flight go on, for `server.shutdown_grace` at most;
+//! 4. what is still in flight is cut off;
+//! 5. the engines end their scans and release their devices, for which two seconds are given;
+//! 6. the metrics listener closes, so that the end can still be seen.
 
+mod console;
 mod health;
 mod http;
 mod incoming;
@@ -18,20 +20,24 @@ mod load;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use load::{LoadError, load};
+pub use load::{LoadError, Loaded, load, load_with, load_with_shadow};
 
 use crate::config::{ServerSettings, Settings};
 use crate::grpc::envelope::EnvelopeLayer;
 use crate::grpc::proto::operations_server::OperationsServer;
 use crate::grpc::proto::recognition_server::RecognitionServer;
-use crate::grpc::{OperationsService, RecognitionService, Serving, proto};
-use crate::telemetry::{GalleryLabel, MetricsHandle};
+use crate::grpc::proto::shadow_server::ShadowServer;
+use crate::grpc::{
+    OperationsService, RecognitionService, Serving, ShadowService, Tokens, TokensError, proto,
+};
+use crate::telemetry::{GalleryGauges, GalleryLabel, MetricsHandle};
+use console::Console;
 use health::Health;
 
 /// Flow-control windows: a message of megabytes must not wait for a round trip every 64 KiB.
@@ -66,6 +72,9 @@ pub enum ServerError {
     /// The galleries could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The tokens could not be read.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The gRPC side failed.
     #[error("serving gRPC failed")]
     Grpc(#[from] tonic::transport::Error),
@@ -117,26 +126,34 @@ pub async fn run(
     metrics: MetricsHandle,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let serving = Arc::new(Serving::new(settings.server.limits));
+    run_with(settings, listeners, metrics, load_with_shadow, shutdown).await
+}
+
+/// As [`run`], with another way to load what is served.
+pub async fn run_with(
+    settings: Settings,
+    listeners: Listeners,
+    metrics: MetricsHandle,
+    load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServerError> {
+    let gauges = Arc::new(Mutex::new(GalleryGauges::new(gallery_label(&settings))));
+    let serving = Arc::new(serving(&settings, &gauges)?);
     let (health, health_service) = Health::new();
     health.loading().await;
     let (stop_grpc, grpc_stopped) = watch::channel(false);
     let (stop_http, http_stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(keep_up(metrics.clone()));
-    let http = listeners.metrics.map(|listener| {
-        tokio::spawn(http::serve(
-            listener,
-            metrics,
-            Arc::clone(&serving),
-            health.clone(),
-            raised(http_stopped),
-        ))
-    });
+    let console = Console { serving: Arc::clone(&serving), health: health.clone(), history: Arc::default() };
+    let upkeep = tokio::spawn(keep_up(metrics.clone(), console.clone()));
+    let http = listeners
+        .metrics
+        .map(|listener| tokio::spawn(http::serve(listener, metrics, console, raised(http_stopped))));
     let routes = routes(&serving, &settings.server, health_service)?;
     let grace = settings.server.shutdown_grace;
     let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
 
-    let loading = load_galleries(settings, Arc::clone(&serving), health.clone());
+    let loading =
+        load_galleries(move || load(&with_warm_up(settings)), Arc::clone(&serving), (health.clone(), gauges));
     let until_stop = async {
         let mut shutdown = std::pin::pin!(shutdown);
         let ended = tokio::select! {
@@ -160,6 +177,7 @@ pub async fn run(
 
     tracing::info!(grace = ?grace, "stopping");
     health.draining().await;
+    stop_shadow(&serving).await;
     let _ = stop_grpc.send(true);
     if !grpc.is_finished() {
         if let Ok(ended) = tokio::time::timeout(grace, &mut grpc).await {
@@ -187,21 +205,44 @@ pub async fn run(
     outcome
 }
 
-/// Gives what is done when the engine has ended.
-async fn load_galleries(
-    mut settings: Settings,
-    serving: Arc<Serving>,
-    health: Health,
-) -> Result<impl Future<Output = ()> + use<>, ServerError> {
+fn serving(settings: &Settings, gauges: &Arc<Mutex<GalleryGauges>>) -> Result<Serving, TokensError> {
+    let tokens = settings.server.tokens.as_deref().map(Tokens::load).transpose()?;
+    let serving = Serving::new(settings.server.limits).guarded_by(tokens);
+    Ok(serving.reloading(load::reloading(settings, Arc::clone(gauges))))
+}
+
+fn gallery_label(settings: &Settings) -> GalleryLabel {
+    if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off }
+}
+
+/// A server builds the kernels that it will need beforehand.
+fn with_warm_up(mut settings: Settings) -> Settings {
     settings.backend.opencl.warm_up_top_k = Some(settings.recognition.top_k);
-    let label = if settings.metrics.gallery_label { GalleryLabel::Name } else { GalleryLabel::Off };
-    let loaded = tokio::task::spawn_blocking(move || load::load(&settings)).await;
-    let recognizer = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
-    load::announce(&recognizer, label);
-    let ended = recognizer.engine().ended();
-    serving.serve(Some(Arc::new(recognizer)));
+    settings
+}
+
+/// Gives what is done when the engine has ended.
+async fn load_galleries<L: FnOnce() -> Result<Loaded, LoadError> + Send + 'static>(
+    load: L,
+    serving: Arc<Serving>,
+    (health, gauges): (Health, Arc<Mutex<GalleryGauges>>),
+) -> Result<impl Future<Output = ()> + use<L>, ServerError> {
+    let loaded = tokio::task::spawn_blocking(load).await;
+    let Loaded { recognizer, shadow } = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
+    load::announce(&recognizer, &mut gauges.lock().unwrap_or_else(PoisonError::into_inner));
+    let ended = recognizer.standing().ended();
+    serving.cast_shadow(shadow);
+    serving.serve(Some(recognizer));
     health.serving().await;
     Ok(ended)
+}
+
+async fn stop_shadow(serving: &Serving) {
+    let Some(shadow) = serving.cast_shadow(None) else { return };
+    let stopping = tokio::task::spawn_blocking(move || shadow.stop(RELEASE_LIMIT));
+    if let Err(error) = stopping.await {
+        tracing::error!(%error, "stopping the shadow failed");
+    }
 }
 
 /// Everything that is served over gRPC.
@@ -224,6 +265,9 @@ fn routes(
         .add_service(
             OperationsServer::new(OperationsService::new(Arc::clone(serving)))
                 .max_decoding_message_size(limit),
+        )
+        .add_service(
+            ShadowServer::new(ShadowService::new(Arc::clone(serving))).max_decoding_message_size(limit),
         )
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
@@ -248,12 +292,19 @@ async fn serve_grpc(
     Ok(())
 }
 
-/// Moves samples into histograms now and then, so that they do not pile up where nobody scrapes.
-async fn keep_up(metrics: MetricsHandle) {
+/// Moves samples into histograms now and then, so that they do not pile up where nobody scrapes, and notes what the console draws.
+async fn keep_up(metrics: MetricsHandle, console: Console) {
     let mut ticks = tokio::time::interval(UPKEEP);
     loop {
         ticks.tick().await;
-        metrics.upkeep();
+        let (metrics, console) = (metrics.clone(), console.clone());
+        let noted = tokio::task::spawn_blocking(move || {
+            metrics.upkeep();
+            console.note(&metrics.render());
+        });
+        if let Err(error) = noted.await {
+            tracing::error!(%error, "noting the metrics failed");
+        }
     }
 }
 

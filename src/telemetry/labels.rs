@@ -43,6 +43,22 @@ closed_sets! {
         SelectPrototypes = "Recognition/SelectPrototypes",
         /// `lookalike.v1.Operations/GetInfo`.
         GetInfo = "Operations/GetInfo",
+        /// `lookalike.v1.Operations/Reload`.
+        Reload = "Operations/Reload",
+        /// `lookalike.v1.Shadow/GetReport`.
+        ShadowReport = "Shadow/GetReport",
+        /// `lookalike.v1.Shadow/ListDisagreements`.
+        ShadowList = "Shadow/ListDisagreements",
+        /// `lookalike.v1.Shadow/WatchDisagreements`.
+        ShadowWatch = "Shadow/WatchDisagreements",
+        /// `lookalike.v1.Shadow/Replay`.
+        ShadowReplay = "Shadow/Replay",
+        /// `lookalike.v1.Shadow/SetSampling`.
+        ShadowSampling = "Shadow/SetSampling",
+        /// `lookalike.v1.Shadow/Promote`.
+        ShadowPromote = "Shadow/Promote",
+        /// `lookalike.v1.Shadow/Demote`.
+        ShadowDemote = "Shadow/Demote",
         /// `grpc.health.v1.Health/Check`.
         HealthCheck = "Health/Check",
         /// `grpc.health.v1.Health/Watch`.
@@ -133,6 +149,54 @@ closed_sets! {
         OpenCl = "opencl",
         /// Plain `f64`.
         Reference = "reference",
+    }
+
+    /// What came of comparing the shadow with the primary for one probe, most serious first.
+    ShadowKind {
+        /// The shadow failed where the primary answered.
+        Error = "error",
+        /// The shadow gave no answer in time.
+        Timeout = "timeout",
+        /// They decided differently.
+        Decision = "decision",
+        /// They found different identities nearest.
+        Identity = "identity",
+        /// They found the same identity nearest, and other rows or another order behind it.
+        Order = "order",
+        /// A score was computed wrongly, whatever became of it.
+        Score = "score",
+        /// They differ by what the tolerance of scores explains.
+        Borderline = "borderline",
+        /// They say the same.
+        Agree = "agree",
+        /// The probe was sampled, and not compared for want of room.
+        Dropped = "dropped",
+    }
+
+    /// What the shadow must fulfil before it may become primary.
+    GateCondition {
+        /// Enough comparisons were made.
+        Comparisons = "comparisons",
+        /// No identity and no decision differed.
+        Hard = "hard",
+        /// The rate at which they might differ all the same is small enough.
+        HardRate = "hard_rate",
+        /// Orders and scores differed seldom enough.
+        Soft = "soft",
+        /// The shadow failed seldom enough.
+        Failures = "failures",
+        /// Few enough of the sampled probes were dropped.
+        Drops = "drops",
+        /// The shadow is fast enough.
+        Latency = "latency",
+    }
+
+    /// How the rollout moved.
+    RolloutChange {
+        /// The shadow became primary.
+        Promoted = "promoted",
+        /// It was taken back.
+        Demoted = "demoted",
     }
 
     /// What came of asking for a compiled kernel that may be kept on disk.
@@ -231,6 +295,14 @@ impl Method {
             "/lookalike.v1.Recognition/Explain" => Self::Explain,
             "/lookalike.v1.Recognition/SelectPrototypes" => Self::SelectPrototypes,
             "/lookalike.v1.Operations/GetInfo" => Self::GetInfo,
+            "/lookalike.v1.Operations/Reload" => Self::Reload,
+            "/lookalike.v1.Shadow/GetReport" => Self::ShadowReport,
+            "/lookalike.v1.Shadow/ListDisagreements" => Self::ShadowList,
+            "/lookalike.v1.Shadow/WatchDisagreements" => Self::ShadowWatch,
+            "/lookalike.v1.Shadow/Replay" => Self::ShadowReplay,
+            "/lookalike.v1.Shadow/SetSampling" => Self::ShadowSampling,
+            "/lookalike.v1.Shadow/Promote" => Self::ShadowPromote,
+            "/lookalike.v1.Shadow/Demote" => Self::ShadowDemote,
             "/grpc.health.v1.Health/Check" => Self::HealthCheck,
             "/grpc.health.v1.Health/Watch" => Self::HealthWatch,
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -278,6 +350,9 @@ mod tests {
             names::<BackendName>(),
             names::<ProgramCacheResult>(),
             names::<ChoiceReason>(),
+            names::<ShadowKind>(),
+            names::<GateCondition>(),
+            names::<RolloutChange>(),
         ] {
             assert_eq!(set.iter().collect::<BTreeSet<_>>().len(), set.len(), "{set:?}");
             assert!(

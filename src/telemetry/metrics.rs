@@ -53,6 +53,16 @@ const HEADROOM: &[f64] = &[
     -0.2, -0.15, -0.1, -0.075, -0.05, -0.025, -0.01, 0.0, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4,
 ];
 
+/// Of cosine similarities: from half a unit in the last place to what no rounding explains.
+const SCORE_ERRORS: &[f64] = &[3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2, 1e-1, 1.0];
+
+/// Shares from none to all.
+const SHARES: &[f64] = &[0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
+
+/// Below 1 the shadow is faster.
+const RATIOS: &[f64] =
+    &[0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0];
+
 /// Declares metrics, and lists them.
 macro_rules! declare {
     ($($id:ident: $kind:expr, $name:literal, [$($label:literal),*], $unit:expr, $help:literal;)+) => {
@@ -109,6 +119,26 @@ declare! {
         "Probes whose first scan did not prove the answer, so that they were scanned again.";
     SCORE_BOUND_VIOLATIONS: Kind::Counter, "lookalike_score_bound_violations_total", ["backend"], Some(Unit::Count),
         "Raw scores further from the exact score than the backend's bound: above 0, the backend computes wrongly.";
+    SHADOW_COMPARISONS: Kind::Counter, "lookalike_shadow_comparisons_total", ["kind"], Some(Unit::Count),
+        "Probes that the shadow was to answer too, by the most serious difference from the primary's answer.";
+    SHADOW_SCORE_ERROR: Kind::Histogram(SCORE_ERRORS), "lookalike_shadow_score_abs_error", [], None,
+        "Largest distance of a score that the shadow computed from the exact one, of each probe compared.";
+    SHADOW_OVERLAP: Kind::Histogram(SHARES), "lookalike_shadow_topk_overlap", [], None,
+        "Share of the primary's rows that the shadow found too, of each probe compared.";
+    SHADOW_LATENCY_RATIO: Kind::Histogram(RATIOS), "lookalike_shadow_latency_ratio", [], None,
+        "The shadow's time for a request, scanned and verified, over the primary's for the same.";
+    SHADOW_QUEUE_DEPTH: Kind::Gauge, "lookalike_shadow_queue_depth", [], Some(Unit::Count),
+        "Probes waiting for the shadow now.";
+    SHADOW_GATE: Kind::Gauge, "lookalike_shadow_gate", ["condition"], None,
+        "1 for each condition of promotion that is met, else 0.";
+    SHADOW_BREAKER_OPEN: Kind::Gauge, "lookalike_shadow_breaker_open", [], None,
+        "1 while the shadow is left alone because it failed again and again, else 0.";
+    SHADOW_SAMPLING: Kind::Gauge, "lookalike_shadow_sampling_ratio", [], None,
+        "Share of requests that the shadow is to answer too; 0 where shadow mode is off.";
+    SHADOW_PROMOTED: Kind::Gauge, "lookalike_shadow_promoted", [], None,
+        "1 while shadow.backend answers and the configured backend is the one that is compared, else 0.";
+    SHADOW_CHANGES: Kind::Counter, "lookalike_shadow_changes_total", ["change"], Some(Unit::Count),
+        "Times the shadow became primary, or was taken back.";
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! nothing is written to stdout. Recording (`record`) never fails, and does nothing where no
 //! `recorder` is installed.
 
+mod figures;
 mod galleries;
 mod labels;
 mod logs;
@@ -12,16 +13,19 @@ mod metrics;
 mod record;
 mod recorder;
 
+pub use figures::Figures;
 pub use galleries::{GalleryFigures, GalleryGauges, GalleryLabel};
 pub use labels::{
-    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, Label, Method, ProgramCacheResult,
-    Stage,
+    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, GateCondition, Label, Method,
+    ProgramCacheResult, RolloutChange, ShadowKind, Stage,
 };
 pub use logs::{LogError, init};
 pub use metrics::{DECLARED, Declaration, Kind};
 pub use record::{
     BackendState, InFlight, backend_chosen, backend_described, backend_failed, backend_state, batch_scanned,
     decision_made, device_memory, engine_panicked, fell_back, headroom, program_cache, queue_depth,
-    request_done, score_bound_violations, stage_done, uncertified_scans,
+    request_done, score_bound_violations, shadow_breaker, shadow_changed, shadow_compared, shadow_gate,
+    shadow_latency_ratio, shadow_probe, shadow_promoted, shadow_queue_depth, shadow_sampling, stage_done,
+    uncertified_scans,
 };
 pub use recorder::{MetricsHandle, install};

@@ -5,13 +5,15 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, SharedString, with_recorder};
 
 use super::labels::{
-    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, Label, Method, ProgramCacheResult,
-    Stage,
+    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, GateCondition, Label, Method,
+    ProgramCacheResult, RolloutChange, ShadowKind, Stage,
 };
 use super::metrics::{
     BACKEND_CHOICE, BACKEND_FAILURES, BACKEND_FALLBACK, BACKEND_INFO, BACKEND_UP, BATCH_PROBES, BUILD_INFO,
     DECISION_HEADROOM, DECISIONS, DEVICE_MEMORY, Declaration, ENGINE_PANICS, INFLIGHT, Kind, PROGRAM_CACHE,
-    QUEUE_DEPTH, REQUEST_DURATION, REQUESTS, SCORE_BOUND_VIOLATIONS, STAGE_DURATION, UNCERTIFIED_SCANS,
+    QUEUE_DEPTH, REQUEST_DURATION, REQUESTS, SCORE_BOUND_VIOLATIONS, SHADOW_BREAKER_OPEN, SHADOW_CHANGES,
+    SHADOW_COMPARISONS, SHADOW_GATE, SHADOW_LATENCY_RATIO, SHADOW_OVERLAP, SHADOW_PROMOTED,
+    SHADOW_QUEUE_DEPTH, SHADOW_SAMPLING, SHADOW_SCORE_ERROR, STAGE_DURATION, UNCERTIFIED_SCANS,
 };
 
 /// Longest text of a driver's that becomes a label, in characters.
@@ -61,11 +63,30 @@ fn histogram<const N: usize>(metric: &Declaration, values: [&'static str; N]) ->
 /// Makes every series show whose labels' values are known beforehand.
 pub(super) fn from_the_start() {
     gauge(&BUILD_INFO, [env!("CARGO_PKG_VERSION")]).set(1.0);
-    for metric in [&INFLIGHT, &QUEUE_DEPTH, &DEVICE_MEMORY] {
+    for metric in [
+        &INFLIGHT,
+        &QUEUE_DEPTH,
+        &DEVICE_MEMORY,
+        &SHADOW_QUEUE_DEPTH,
+        &SHADOW_BREAKER_OPEN,
+        &SHADOW_SAMPLING,
+        &SHADOW_PROMOTED,
+    ] {
         gauge(metric, []).set(0.0);
     }
     // A histogram shows once it is registered, whether or not its handle is kept.
-    drop(histogram(&BATCH_PROBES, []));
+    for metric in [&BATCH_PROBES, &SHADOW_SCORE_ERROR, &SHADOW_OVERLAP, &SHADOW_LATENCY_RATIO] {
+        drop(histogram(metric, []));
+    }
+    for kind in ShadowKind::ALL {
+        counter(&SHADOW_COMPARISONS, [kind.as_str()]).increment(0);
+    }
+    for condition in GateCondition::ALL {
+        gauge(&SHADOW_GATE, [condition.as_str()]).set(0.0);
+    }
+    for change in RolloutChange::ALL {
+        counter(&SHADOW_CHANGES, [change.as_str()]).increment(0);
+    }
     for method in Method::ALL {
         drop(histogram(&REQUEST_DURATION, [method.as_str()]));
         for code in Code::ALL {
@@ -206,6 +227,53 @@ pub fn program_cache(result: ProgramCacheResult) {
 /// So many bytes of device memory are held now.
 pub fn device_memory(bytes: u64) {
     gauge(&DEVICE_MEMORY, []).set(bytes as f64);
+}
+
+/// So many more probes of the shadow ended like this.
+pub fn shadow_compared(kind: ShadowKind, probes: u64) {
+    counter(&SHADOW_COMPARISONS, [kind.as_str()]).increment(probes);
+}
+
+/// Of a probe that was compared: the furthest that the shadow's scores lay from the exact ones, and the share of the primary's rows
+/// that it found.
+pub fn shadow_probe(score_error: f32, overlap: f32) {
+    histogram(&SHADOW_SCORE_ERROR, []).record(score_error);
+    histogram(&SHADOW_OVERLAP, []).record(overlap);
+}
+
+/// The shadow took so many times as long for a request as the primary.
+pub fn shadow_latency_ratio(ratio: f64) {
+    histogram(&SHADOW_LATENCY_RATIO, []).record(ratio);
+}
+
+/// So many probes wait for the shadow now.
+pub fn shadow_queue_depth(probes: usize) {
+    gauge(&SHADOW_QUEUE_DEPTH, []).set(probes as f64);
+}
+
+/// Whether a condition of promotion is met.
+pub fn shadow_gate(condition: GateCondition, met: bool) {
+    gauge(&SHADOW_GATE, [condition.as_str()]).set(f64::from(u8::from(met)));
+}
+
+/// Whether the shadow is left alone for a while.
+pub fn shadow_breaker(open: bool) {
+    gauge(&SHADOW_BREAKER_OPEN, []).set(f64::from(u8::from(open)));
+}
+
+/// The share of requests that the shadow is to answer too.
+pub fn shadow_sampling(share: f64) {
+    gauge(&SHADOW_SAMPLING, []).set(share);
+}
+
+/// Whether the shadow's backend answers.
+pub fn shadow_promoted(promoted: bool) {
+    gauge(&SHADOW_PROMOTED, []).set(f64::from(u8::from(promoted)));
+}
+
+/// The shadow became primary, or was taken back.
+pub fn shadow_changed(change: RolloutChange) {
+    counter(&SHADOW_CHANGES, [change.as_str()]).increment(1);
 }
 
 /// So many more probes were scanned again, as this backend's first scan did not prove the answer.

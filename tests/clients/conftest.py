@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("LOOKALIKE_BINARY", ROOT / "target/debug/lookalike")).resolve()
 GRPCURL = ROOT / ".tools/grpcurl"
+PROMETHEUS = ROOT / ".tools/prometheus/usr/bin"
 SAMPLE = ROOT / "sample"
 FACES = ROOT.parent / "shared/data/faces"
 
@@ -35,11 +36,12 @@ class Server:
         return grpc.insecure_channel(self.address, options=[("grpc.max_receive_message_length", -1)])
 
 
-def serve(data, *arguments):
+def serve(data, *arguments, environment=None):
     """Starts `lookalike serve` on free ports and waits until it says that it serves."""
     command = [BINARY, "serve", "--data", data, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
                "--set", "log.format=json", *arguments]
-    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, **(environment or {})})
     told = []
     for line in process.stderr:
         told.append(line)

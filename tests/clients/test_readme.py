@@ -27,7 +27,7 @@ def run(script, cwd=ROOT):
 
 
 def test_the_readme_shows_what_is_tested_here():
-    assert len(GRPCURL_BLOCKS) == 4
+    assert len(GRPCURL_BLOCKS) == 5
     assert len(PYTHON.splitlines()) <= 15
     assert len(OWN_GALLERY.splitlines()) == 5
 
@@ -36,7 +36,7 @@ def test_the_readme_shows_what_is_tested_here():
 def test_grpcurl_examples(script, server):
     assert ADDRESS in script
     printed = run(script.replace(ADDRESS, server.address))
-    expected = {"list": "lookalike.v1.Recognition", "RecognizeRequest": "min_margin", "GetInfo": '"galleries"',
+    expected = {"list": "lookalike.v1.Recognition", "RecognizeRequest": "min_margin", "GetInfo": '"galleries"', "Reload": '"unchanged"',
                 "Recognize": '"identity": "person_001"'}
     assert expected[re.split(r"[ ./]", script.strip())[-1]] in printed
 

@@ -7,6 +7,8 @@
 mod agreement;
 mod batching;
 mod broken;
+#[path = "../common/mod.rs"]
+mod common;
 mod engine;
 mod explain;
 mod faults;
@@ -17,4 +19,5 @@ mod program;
 mod program_cache;
 mod properties;
 mod refusals;
+mod shadow;
 mod support;

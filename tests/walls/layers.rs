@@ -1,10 +1,10 @@
-//! The order of the layers: `cli -> server -> grpc -> quality -> recognize -> engine -> backend -> gallery -> domain`, with `config` and
+//! The order of the layers: `cli -> server -> grpc -> {quality, shadow} -> recognize -> engine -> backend -> gallery -> domain`, with `config` and
 //! `telemetry` beside them.
 
 use super::text::Source;
 
 /// Each layer and what it may name beside itself.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     ("config", &["domain"]),
     ("telemetry", &["config"]),
@@ -13,8 +13,15 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("engine", &["domain", "gallery", "backend", "config", "telemetry"]),
     ("recognize", &["domain", "gallery", "backend", "engine", "config", "telemetry"]),
     ("quality", &["domain", "gallery", "backend", "engine", "recognize"]),
-    ("grpc", &["domain", "gallery", "backend", "engine", "recognize", "quality", "config", "telemetry"]),
-    ("server", &["domain", "gallery", "backend", "engine", "recognize", "grpc", "config", "telemetry"]),
+    ("shadow", &["domain", "gallery", "backend", "engine", "recognize", "config", "telemetry"]),
+    (
+        "grpc",
+        &["domain", "gallery", "backend", "engine", "recognize", "quality", "shadow", "config", "telemetry"],
+    ),
+    (
+        "server",
+        &["domain", "gallery", "backend", "engine", "recognize", "shadow", "grpc", "config", "telemetry"],
+    ),
     (
         "cli",
         &[
@@ -24,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "engine",
             "recognize",
             "quality",
+            "shadow",
             "grpc",
             "server",
             "config",

@@ -80,6 +80,14 @@ pub fn kept_programs(settings: &OpenClSettings) -> Option<KeptPrograms> {
     Some(KeptPrograms { files: cache::count(&folder).unwrap_or(0), trouble, folder })
 }
 
+/// Tells the kernels that these settings choose from others.
+///
+/// # Errors
+/// [`BackendError::Kernel`] where a file in `settings.kernel_dir` cannot be read.
+pub fn program_hash(settings: &OpenClSettings) -> Result<String, BackendError> {
+    Ok(Sources::load(settings.kernel_dir.as_deref())?.hash())
+}
+
 /// Scans on one OpenCL device.
 #[derive(Debug)]
 pub struct OpenClBackend {

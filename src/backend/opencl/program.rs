@@ -4,11 +4,13 @@
 //! in few sizes, so that few recipes are ever asked for. What is compiled belongs to one device and lives as long as it; what the driver
 //! made of it may outlive both, on disk (`cache`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
+
+use sha2::{Digest, Sha256};
 
 use crate::backend::BackendError;
 
@@ -78,6 +80,22 @@ impl Sources {
             Ok((name, folder.map_or_else(|| Ok(built_in.to_owned()), |folder| read(folder, name))?))
         };
         FILES.into_iter().map(text).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Tells one set of kernels from another: SHA-256 over names and texts, the first 16 hexadecimal digits.
+    pub(super) fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        let sorted: BTreeMap<_, _> = self.0.iter().collect();
+        for (name, text) in sorted {
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.finalize().iter().take(8).fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
     }
 
     /// The whole source of a kernel. The `#line`s make a build log name file and line.

@@ -219,7 +219,7 @@ fn search(args: &BenchArgs, settings: &Settings, vectors: Vectors) -> anyhow::Re
     let (snapshot, probes) = vectors.into_snapshot();
     let engine = Engine::start(&settings.backend, 1)?;
     let recognizer = Recognizer::load(engine, vec![snapshot], settings.recognition)?;
-    let Some(snapshot) = recognizer.galleries().next().map(Arc::clone) else { bail!("no gallery") };
+    let Some(snapshot) = recognizer.galleries().next() else { bail!("no gallery") };
     let resident = report::resident_bytes();
     let work = Work::of(args, snapshot, &probes);
     let measured = work.measure(&recognizer, args.repeat)?;

@@ -115,7 +115,7 @@ impl Ready {
         let name = snapshot.profile().name.clone();
         let engine = Engine::start(&settings.backend, 2)?;
         let recognizer = Recognizer::load(engine, vec![snapshot], settings.recognition)?;
-        let snapshot = Arc::clone(recognizer.gallery(&name)?);
+        let snapshot = recognizer.gallery(&name)?;
         Ok(Self { recognizer, snapshot })
     }
 

@@ -122,7 +122,7 @@ fn a_faulty_file_does_not_hide_the_faults_of_other_sources() {
         "log.level: expected one variable for this key, as LOOKALIKE__LOG__LEVEL sets it too, got \"info\" (from environment lookalike__log__level)",
         "configuration: expected key.path=value, got \"queue\" (from flag --set)",
         "configuration: expected key.path=value, got \"=3\" (from flag --set)",
-        "server: expected a section with keys of allow_insecure, limits, listen, shutdown_grace, got 5 (from flag --set server)",
+        "server: expected a section with keys of allow_insecure, limits, listen, shutdown_grace, tokens, got 5 (from flag --set server)",
         "server.limits.queue: expected an integer from 1 to 100000, got 0 (from flag --set server.limits.queue)",
         "log.level: expected error, warn, info, debug, trace, off or target=level, comma-separated without spaces, got \"loud\" (from environment LOOKALIKE__LOG__LEVEL)",
     ];

@@ -18,7 +18,7 @@ fn what_is_known_of_devices_is_kept_in_a_folder_or_not() {
 #[test]
 fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
     for (path, low, high, stated) in [
-        ("server.limits.max_message_bytes", 1024, 1_073_741_824, "1024 to 1073741824"),
+        ("server.limits.max_message_bytes", 1024_i64, 1_073_741_824_i64, "1024 to 1073741824"),
         ("server.limits.max_probes", 1, 65_536, "1 to 65536"),
         ("server.limits.max_top_k", 1, 1_000_000, "1 to 1000000"),
         ("server.limits.max_neighbors", 1, 100_000_000, "1 to 100000000"),
@@ -30,6 +30,10 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("backend.cpu.threads", 0, 1024, "1 to 1024, or 0"),
         ("backend.opencl.chunk_rows", 0, 100_000_000, "1 to 100000000, or 0"),
         ("backend.opencl.memory_limit_mib", 1, 1_048_576, "1 to 1048576"),
+        ("shadow.queue", 1, 1_000_000, "1 to 1000000"),
+        ("shadow.timeout_ms", 1, 600_000, "1 to 600000"),
+        ("shadow.record.max_bytes", 65_536, 1_099_511_627_776, "65536 to 1099511627776"),
+        ("shadow.gate.min_comparisons", 1, 1_000_000_000_000, "1 to 1000000000000"),
     ] {
         for value in [low, high] {
             assert!(with_flags(&[&format!("{path}={value}")]).is_ok(), "{path} takes {value}");
@@ -44,6 +48,13 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
     for (path, within, beyond, stated) in [
         ("recognition.threshold", ["-1", "1.0"], ["-1.01", "1.001"], "-1 to 1"),
         ("recognition.margin", ["0", "2"], ["-0.001", "2.1"], "0 to 2"),
+        ("shadow.sampling", ["0", "1"], ["-0.001", "1.001"], "0 to 1"),
+        ("shadow.score_tolerance", ["0", "0.01"], ["-0.001", "0.0101"], "0 to 0.01"),
+        ("shadow.gate.max_hard_rate", ["0", "1"], ["-0.001", "1.001"], "0 to 1"),
+        ("shadow.gate.max_soft_ratio", ["0", "1"], ["-0.001", "1.001"], "0 to 1"),
+        ("shadow.gate.max_failure_ratio", ["0", "1"], ["-0.001", "1.001"], "0 to 1"),
+        ("shadow.gate.max_drop_ratio", ["0", "1"], ["-0.001", "1.001"], "0 to 1"),
+        ("shadow.gate.max_latency_ratio", ["0", "1000"], ["-0.001", "1000.1"], "0 to 1000"),
         ("server.shutdown_grace", ["0s", "1h"], ["-1s", "3601s"], "0s to 1h"),
         ("backend.opencl.probe_timeout", ["1s", "10m"], ["999ms", "601s"], "1s to 10m"),
         ("backend.opencl.timeout", ["100ms", "1h"], ["99ms", "3601s"], "100ms to 1h"),
@@ -167,4 +178,24 @@ fn a_kernel_folder_must_be_there() {
     assert_eq!(set(folder.path()).unwrap().backend.opencl.kernel_dir.as_deref(), Some(folder.path()));
     let file = file(b"");
     assert!(set(file.path()).is_err());
+}
+
+#[test]
+fn a_shadow_is_another_backend_than_the_primary_and_both_are_known() {
+    let shadow = |primary: &str, shadow: &str| {
+        let flags = [
+            "shadow.enabled=true".to_owned(),
+            format!("backend.kind={primary}"),
+            format!("shadow.backend={shadow}"),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        with_flags(&flags).map_err(|error| error.problems()[0].path.clone())
+    };
+    assert!(shadow("cpu", "opencl").is_ok() && shadow("opencl", "cpu").is_ok());
+    assert!(shadow("cpu", "reference").is_ok() && shadow("reference", "opencl").is_ok());
+    assert_eq!(shadow("cpu", "cpu").unwrap_err(), "shadow.backend");
+    assert_eq!(shadow("auto", "opencl").unwrap_err(), "backend.kind");
+    assert_eq!(shadow("cpu", "auto").unwrap_err(), "shadow.backend");
+    // Nobody is compared: anything goes.
+    assert!(with_flags(&["backend.kind=cpu", "shadow.backend=cpu"]).is_ok());
 }

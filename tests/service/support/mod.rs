@@ -3,6 +3,7 @@
 //! Invariants: everything listens on port 0 and keeps its files in a temporary folder; nothing sleeps to wait.
 
 mod fake;
+mod faulty;
 mod galleries;
 mod process;
 mod random;
@@ -10,6 +11,7 @@ mod served;
 mod wire;
 
 pub(crate) use fake::Fake;
+pub(crate) use faulty::{Fault, Faulty, Switch};
 pub(crate) use galleries::{
     Face, data_folder, data_folder_as, expected, packed, probe, sample_faces, sample_file, sample_probes,
     snapshot, snapshot_of, unit, values,

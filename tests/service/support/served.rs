@@ -8,8 +8,9 @@ use lookalike::engine::Engine;
 use lookalike::gallery::Snapshot;
 use lookalike::grpc::proto::operations_client::OperationsClient;
 use lookalike::grpc::proto::recognition_client::RecognitionClient;
+use lookalike::grpc::proto::shadow_client::ShadowClient;
 use lookalike::recognize::Recognizer;
-use lookalike::server::{self, Listeners, ServerError};
+use lookalike::server::{self, Listeners, LoadError, Loaded, ServerError};
 use lookalike::telemetry;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -58,13 +59,31 @@ impl Server {
         server
     }
 
+    /// Starts a server that loads what it serves like this, and waits until it serves.
+    pub(crate) async fn start_with(
+        settings: Settings,
+        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    ) -> Self {
+        let server = Self::spawn_with(settings, load).await;
+        let mut watch = server.watch("").await;
+        while watch.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+        server
+    }
+
     /// Starts a server and does not wait.
     pub(crate) async fn spawn(settings: Settings) -> Self {
+        Self::spawn_with(settings, server::load_with_shadow).await
+    }
+
+    async fn spawn_with(
+        settings: Settings,
+        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    ) -> Self {
         let metrics = telemetry::install();
         let listeners = Listeners::bind(&settings).await.unwrap();
         let (grpc, http) = (listeners.grpc_address().unwrap(), listeners.metrics_address().unwrap().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(server::run(settings, listeners, metrics, async {
+        let task = tokio::spawn(server::run_with(settings, listeners, metrics, load, async {
             let _ = stopped.await;
         }));
         let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
@@ -91,6 +110,10 @@ impl Server {
 
     pub(crate) fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn shadow(&self) -> ShadowClient<Channel> {
+        ShadowClient::new(self.channel.clone())
     }
 
     pub(crate) fn health(&self) -> HealthClient<Channel> {

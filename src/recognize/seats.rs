@@ -1,0 +1,208 @@
+//! Who answers: the galleries served, and the engines that scan them.
+//!
+//! The standing engine is the configured one. A candidate may be seated beside it (shadow mode): it is asked by name, until it is made
+//! the one that answers. Should it fail then, the standing engine answers in its place, within the same request.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::UnknownGallery;
+use super::decision::Cut;
+use crate::config::RecognitionSettings;
+use crate::domain::{Margin, Threshold};
+use crate::engine::{Engine, EngineError};
+use crate::gallery::{DEFAULT_GALLERY, Snapshot};
+
+/// One of the two engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// The configured one.
+    Standing,
+    /// The one that is compared with it.
+    Candidate,
+}
+
+impl Seat {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Standing => Self::Candidate,
+            Self::Candidate => Self::Standing,
+        }
+    }
+}
+
+/// An answer, and who gave it.
+#[derive(Debug)]
+pub struct Served<A> {
+    /// The answer.
+    pub answer: A,
+    /// Who gave it.
+    pub by: Seat,
+    /// Why the candidate did not, though it was to.
+    pub failed: Option<EngineError>,
+}
+
+/// The galleries served and the engines that scan them.
+#[derive(Debug)]
+pub struct Recognizer {
+    standing: Engine,
+    candidate: Option<Engine>,
+    candidate_answers: AtomicBool,
+    galleries: RwLock<BTreeMap<String, Arc<Snapshot>>>,
+    defaults: RecognitionSettings,
+}
+
+impl Recognizer {
+    /// Makes galleries ready for scanning. Blocks: not for a runtime thread.
+    pub fn load(
+        engine: Engine,
+        snapshots: Vec<Snapshot>,
+        defaults: RecognitionSettings,
+    ) -> Result<Self, EngineError> {
+        let mut galleries = BTreeMap::new();
+        for snapshot in snapshots {
+            let snapshot = Arc::new(snapshot);
+            engine.load(Arc::clone(&snapshot))?;
+            galleries.insert(snapshot.profile().name.clone(), snapshot);
+        }
+        Ok(Self {
+            standing: engine,
+            candidate: None,
+            candidate_answers: AtomicBool::new(false),
+            galleries: RwLock::new(galleries),
+            defaults,
+        })
+    }
+
+    /// Seats a candidate beside the standing engine. It makes the galleries ready by itself; nobody waits for it.
+    #[must_use]
+    pub fn with_candidate(mut self, candidate: Engine) -> Self {
+        self.galleries().for_each(|snapshot| candidate.prepare(snapshot));
+        self.candidate = Some(candidate);
+        self
+    }
+
+    /// Decides as this one does, by another engine, which makes ready what it is asked about; nothing is served by it.
+    #[must_use]
+    pub fn beside(&self, engine: Engine) -> Self {
+        Self {
+            standing: engine,
+            candidate: None,
+            candidate_answers: AtomicBool::new(false),
+            galleries: RwLock::default(),
+            defaults: self.defaults,
+        }
+    }
+
+    /// Whose turn it is to answer.
+    pub fn answering(&self) -> Seat {
+        if self.candidate_answers.load(Ordering::Acquire) { Seat::Candidate } else { Seat::Standing }
+    }
+
+    /// From now on this one answers; without a candidate the standing engine goes on.
+    pub fn let_answer(&self, seat: Seat) {
+        let candidate = seat == Seat::Candidate && self.candidate.is_some();
+        self.candidate_answers.store(candidate, Ordering::Release);
+    }
+
+    /// The engine that answers.
+    pub fn engine(&self) -> &Engine {
+        match (self.answering(), &self.candidate) {
+            (Seat::Candidate, Some(candidate)) => candidate,
+            (Seat::Candidate | Seat::Standing, _) => &self.standing,
+        }
+    }
+
+    /// The configured engine, whoever answers.
+    pub fn standing(&self) -> &Engine {
+        &self.standing
+    }
+
+    /// The engine of a seat; [`EngineError::Stopped`] where none is seated.
+    pub fn engine_of(&self, seat: Seat) -> Result<&Engine, EngineError> {
+        match seat {
+            Seat::Standing => Ok(&self.standing),
+            Seat::Candidate => self.candidate.as_ref().ok_or(EngineError::Stopped),
+        }
+    }
+
+    /// Asks whose turn it is; where that is the candidate and it fails, the standing engine.
+    pub async fn ask<A, F>(&self, ask: impl Fn(Seat) -> F) -> Result<Served<A>, EngineError>
+    where
+        F: Future<Output = Result<A, EngineError>>,
+    {
+        let by = self.answering();
+        match ask(by).await {
+            Err(error) if by == Seat::Candidate && error.is_of_the_engine() => {
+                let answer = ask(Seat::Standing).await?;
+                Ok(Served { answer, by: Seat::Standing, failed: Some(error) })
+            }
+            answered => Ok(Served { answer: answered?, by, failed: None }),
+        }
+    }
+
+    /// The galleries, by name.
+    pub fn galleries(&self) -> impl Iterator<Item = Arc<Snapshot>> + use<> {
+        let galleries = self.galleries.read().unwrap_or_else(PoisonError::into_inner);
+        galleries.values().cloned().collect::<Vec<_>>().into_iter()
+    }
+
+    /// The gallery of that name; an empty name means the default one.
+    pub fn gallery(&self, name: &str) -> Result<Arc<Snapshot>, UnknownGallery> {
+        let name = if name.is_empty() { DEFAULT_GALLERY } else { name };
+        let galleries = self.galleries.read().unwrap_or_else(PoisonError::into_inner);
+        galleries.get(name).cloned().ok_or_else(|| UnknownGallery {
+            name: name.to_owned(),
+            served: galleries.keys().cloned().collect(),
+        })
+    }
+
+    /// Serves a generation in place of the gallery's former one, once it is ready for scanning; requests that came before are still
+    /// answered from the former. Blocks: not for a runtime thread.
+    pub fn replace(&self, snapshot: Snapshot) -> Result<Arc<Snapshot>, EngineError> {
+        let snapshot = Arc::new(snapshot);
+        let seat = self.answering();
+        self.engine_of(seat)?.load(Arc::clone(&snapshot))?;
+        let mut galleries = self.galleries.write().unwrap_or_else(PoisonError::into_inner);
+        galleries.insert(snapshot.profile().name.clone(), Arc::clone(&snapshot));
+        drop(galleries);
+        if let Ok(other) = self.engine_of(seat.other()) {
+            other.prepare(Arc::clone(&snapshot));
+        }
+        Ok(snapshot)
+    }
+
+    /// No longer serves a gallery.
+    pub fn withdraw(&self, name: &str) {
+        self.galleries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// What applies to a probe whose best identity stands at this place: what is asked for, else the identity's own, else the gallery's,
+    /// else the configuration's.
+    pub fn cut(
+        &self,
+        snapshot: &Snapshot,
+        best: Option<usize>,
+        (threshold, min_margin): (Option<Threshold>, Option<Margin>),
+    ) -> Cut {
+        let best = best.map(|place| snapshot.identity(place));
+        let (own_threshold, own_margin) = best.map_or((None, None), |best| (best.threshold, best.min_margin));
+        let (default_threshold, default_margin) = self.defaults_of(snapshot);
+        Cut {
+            threshold: threshold.or(own_threshold).unwrap_or(default_threshold),
+            min_margin: min_margin.or(own_margin).unwrap_or(default_margin),
+        }
+    }
+
+    /// The threshold and least margin of a gallery where neither request nor identity says another.
+    pub fn defaults_of(&self, snapshot: &Snapshot) -> (Threshold, Margin) {
+        let profile = snapshot.profile();
+        (
+            profile.threshold.unwrap_or(self.defaults.threshold),
+            profile.min_margin.unwrap_or(self.defaults.margin),
+        )
+    }
+}

@@ -1,0 +1,73 @@
+//! Small charts as inline SVG, with their numbers beside them for who does not see them.
+
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 72.0;
+
+/// What a line chart shows.
+pub(super) struct Line<'a> {
+    /// Its name, for who hears the page.
+    pub(super) name: &'a str,
+    /// One value a stretch; gaps where there is none.
+    pub(super) values: &'a [Option<f64>],
+    /// The range that is drawn at least.
+    pub(super) least: (f64, f64),
+    /// A value in words.
+    pub(super) show: fn(f64) -> String,
+}
+
+/// A line over time, its highest value written out.
+pub(super) fn line(chart: &Line<'_>) -> String {
+    let known = || chart.values.iter().flatten().copied();
+    let high = known().fold(chart.least.1, f64::max);
+    let low = known().fold(chart.least.0, f64::min);
+    let span = if high > low { high - low } else { 1.0 };
+    let step = WIDTH / (chart.values.len().max(2) - 1) as f64;
+    let mut path = String::new();
+    let mut pen_down = false;
+    for (place, value) in chart.values.iter().enumerate() {
+        let Some(value) = value else {
+            pen_down = false;
+            continue;
+        };
+        let (x, y) = (place as f64 * step, HEIGHT - (value - low) / span * (HEIGHT - 4.0) - 2.0);
+        // A value that stands alone is a dot.
+        let _ = if pen_down { write!(path, "L{x:.1} {y:.1}") } else { write!(path, "M{x:.1} {y:.1}h.01") };
+        pen_down = true;
+    }
+    let last = known().last().map_or_else(|| "none yet".to_owned(), chart.show);
+    let most = known().reduce(f64::max).map_or_else(|| "none yet".to_owned(), chart.show);
+    let name = chart.name;
+    format!(
+        "<figure class=\"chart\"><figcaption>{name}: <strong>{last}</strong>, at most {most}</figcaption>\
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name} over time: {last} now, at most {most}\" \
+         preserveAspectRatio=\"none\"><path d=\"{path}\"/></svg></figure>"
+    )
+}
+
+/// A share of a whole as a bar.
+pub(super) fn bar(share: f64) -> String {
+    let width = (100.0 * share.clamp(0.0, 1.0)).round();
+    format!(
+        "<svg class=\"bar\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+         <rect class=\"whole\" width=\"100\" height=\"8\"/><rect width=\"{width}\" height=\"8\"/></svg>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_gaps_and_says_its_numbers() {
+        let values = [Some(0.0), Some(10.0), None, Some(5.0)];
+        let show = |value: f64| format!("{value:.0} a second");
+        let svg = line(&Line { name: "Requests", values: &values, least: (0.0, 1.0), show });
+        assert!(svg.contains("d=\"M0.0 70.0h.01L160.0 2.0M480.0 36.0h.01\""), "{svg}");
+        assert!(svg.contains("<strong>5 a second</strong>, at most 10 a second"), "{svg}");
+        let empty = line(&Line { name: "Requests", values: &[], least: (0.0, 1.0), show });
+        assert!(empty.contains("d=\"\"") && empty.contains("none yet"), "{empty}");
+        assert!(bar(2.0).contains("width=\"100\" height=\"8\"/></svg>"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Shadow mode: what it finds, what it costs, and where it leads.
+
+mod found;
+mod harmless;
+mod healthy;
+mod rollout;
+mod service;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lookalike::backend::opencl::OpenClBackend;
+use lookalike::config::Settings;
+use lookalike::engine::Engine;
+use lookalike::grpc::proto::recognition_server::Recognition;
+use lookalike::grpc::proto::{
+    Probe, RecognizeRequest, RecognizeResult, ResponseMeta, SearchRequest, SearchResult,
+};
+use lookalike::grpc::{RecognitionService, Serving};
+use lookalike::recognize::Recognizer;
+use lookalike::server::{self, LoadError, Loaded};
+use lookalike::shadow::Shadow;
+use tonic::Request;
+
+use super::support::{Face, Fault, Faulty, Random, Switch, probe, sample_faces, settings, until};
+
+/// The CPU answers, PoCL is compared with it, always.
+const FLAGS: [&str; 8] = [
+    "backend.kind=cpu",
+    "backend.opencl.allow_cpu_devices=true",
+    "shadow.enabled=true",
+    "shadow.backend=opencl",
+    "shadow.sampling=1",
+    "shadow.queue=100000",
+    "shadow.timeout_ms=60000",
+    "shadow.record.path=off",
+];
+
+fn shadowed(data: &Path, more: &[&str]) -> Settings {
+    settings(data, &FLAGS.iter().chain(more).copied().collect::<Vec<_>>())
+}
+
+/// Loads with this fault in the shadow's device.
+fn faulty(settings: &Settings, fault: Fault, switch: Switch) -> Result<Loaded, LoadError> {
+    server::load_with(settings, |backend| {
+        let opencl = backend.opencl.clone();
+        Engine::start_on(backend, 64, move || Ok(Faulty::new(OpenClBackend::open(&opencl)?, fault, switch)))
+    })
+}
+
+/// Sixteen persons of one row each before the sample's, who have several: rows 0 to 15.
+fn faces() -> Vec<Face> {
+    let mut random = Random::new(12);
+    let lone = (0..16).map(|number| Face::new(&format!("lone {number}"), "1", random.vector(128)));
+    lone.chain(sample_faces()).collect()
+}
+
+/// A probe of each row: it is nearest to itself.
+fn probes_of(faces: &[Face]) -> Vec<Probe> {
+    faces.iter().enumerate().map(|(row, face)| probe(&format!("row {row}"), &face.vector)).collect()
+}
+
+/// The service with no network around it.
+struct InProcess {
+    service: RecognitionService,
+    serving: Arc<Serving>,
+    recognizer: Arc<Recognizer>,
+    shadow: Option<Arc<Shadow>>,
+}
+
+impl InProcess {
+    async fn start(
+        settings: Settings,
+        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    ) -> Self {
+        let limits = settings.server.limits;
+        let loaded = tokio::task::spawn_blocking(move || load(&settings)).await.unwrap().unwrap();
+        let serving = Arc::new(Serving::new(limits));
+        let recognizer = Arc::clone(&loaded.recognizer);
+        serving.serve(Some(loaded.recognizer));
+        serving.cast_shadow(loaded.shadow);
+        let shadow = serving.shadow_if_any();
+        Self { service: RecognitionService::new(Arc::clone(&serving)), serving, recognizer, shadow }
+    }
+
+    fn shadow(&self) -> &Arc<Shadow> {
+        self.shadow.as_ref().unwrap()
+    }
+
+    async fn recognize(&self, probes: &[Probe]) -> (Vec<RecognizeResult>, ResponseMeta) {
+        let request = RecognizeRequest {
+            probes: probes.to_vec(),
+            threshold: Some(0.942),
+            min_margin: Some(0.04),
+            ..Default::default()
+        };
+        let reply = self.service.recognize(Request::new(request)).await.unwrap().into_inner();
+        (reply.recognitions, reply.meta.unwrap())
+    }
+
+    async fn search(&self, probes: &[Probe], top_k: u32) -> (Vec<SearchResult>, ResponseMeta) {
+        let request = SearchRequest { probes: probes.to_vec(), top_k, ..Default::default() };
+        let reply = self.service.search(Request::new(request)).await.unwrap().into_inner();
+        (reply.results, reply.meta.unwrap())
+    }
+
+    /// Waits until so many probes were compared, or came to nothing.
+    async fn until_sampled(&self, probes: u64) {
+        until("all was compared", async || {
+            (self.shadow().report().evidence.sampled() >= probes).then_some(())
+        })
+        .await;
+    }
+
+    /// Stops it all and waits for it.
+    async fn stop(self) {
+        let Self { service, serving, recognizer, shadow } = self;
+        let ended = move || {
+            if let Some(shadow) = shadow {
+                shadow.stop(std::time::Duration::from_secs(30));
+            }
+            drop((service, serving, recognizer));
+        };
+        tokio::task::spawn_blocking(ended).await.unwrap();
+    }
+}
