@@ -53,7 +53,7 @@ async fn kinds(faces: &[Face], recognitions: usize) -> Seen {
         service.recognize(&probes).await;
         // No more waits than may.
         if asked % (8 * TOGETHER) == 0 {
-            service.until_sampled((asked + probes.len()) as u64).await;
+            service.until_sampled(asked as u64).await;
         }
     }
     service.until_sampled(recognitions as u64).await;
@@ -211,7 +211,7 @@ async fn a_new_generation_disturbs_nobody() {
             .await
             .unwrap()
             .into_inner();
-        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() >= asked as u64).then_some(report)
+        (report.kinds.iter().map(|kind| kind.count).sum::<u64>() > asked as u64).then_some(report)
     })
     .await;
     for kind in &report.kinds {

@@ -106,8 +106,11 @@ impl InProcess {
 
     /// Waits until so many probes were compared, or came to nothing.
     async fn until_sampled(&self, probes: u64) {
+        let started = std::time::Instant::now();
         until("all was compared", async || {
-            (self.shadow().report().evidence.sampled() >= probes).then_some(())
+            let report = self.shadow().report();
+            assert!(started.elapsed().as_secs() < 50, "{probes} probes: {report:?}");
+            (report.evidence.sampled() >= probes).then_some(())
         })
         .await;
     }
