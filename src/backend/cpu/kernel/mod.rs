@@ -237,7 +237,8 @@ impl Kernel {
         assert!([tiles.scales, tiles.norms].iter().all(|values| values.len() >= probes));
         hits.clear();
         // One more than there can be: what is no hit is written too, and written over by the next.
-        hits.reserve(ENOUGH_HITS + probes);
+        // Two panels may be scored before hits are counted.
+        hits.reserve(ENOUGH_HITS + 2 * probes);
         // SAFETY: kernels come from `present`, so the processor has the instructions; the sizes were just asserted.
         unsafe { (self.scan)(panels, tiles, range, hits) }
     }
