@@ -115,6 +115,10 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize, const P: usize>(
 /// The products of the rows of `P` panels with `W` probes, rows in 32-bit lanes.
 #[target_feature(enable = "avx512f,avx512vnni")]
 #[inline]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "places in arrays of three dimensions, which the compiler sees through"
+)]
 #[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
 unsafe fn products<const W: usize, const CHAINS: usize, const P: usize>(
     panels: &Panels<'_>,
@@ -125,8 +129,9 @@ unsafe fn products<const W: usize, const CHAINS: usize, const P: usize>(
     // SAFETY: as in `scan_tile`; a chain's group is tested against the number of groups.
     unsafe {
         let groups = panels.groups;
-        let rows: [*const u8; P] =
-            std::array::from_fn(|place| panels.codes.as_ptr().add((panel + place) * groups * PANEL_GROUP_BYTES));
+        let rows: [*const u8; P] = std::array::from_fn(|place| {
+            panels.codes.as_ptr().add((panel + place) * groups * PANEL_GROUP_BYTES)
+        });
         let probes = tiles.codes.as_ptr().add(first * groups);
         let mut sums = [[[_mm512_setzero_si512(); CHAINS]; W]; P];
         for sums in &mut sums {
