@@ -199,17 +199,16 @@ impl Calibration {
                 !self.non_mated.iter().any(|one| one.names(under))
             }
         };
-        let misses = |under: Cut| -> f64 {
-            let missed = events(&self.mated, &self.of_mated, |one| !(one.is_right && one.names(under)));
-            missed.iter().map(|(_, share)| share).sum()
-        };
         let pairs = self.margins().into_iter().map(|margin| {
-            let under = self.least_threshold(margin, &is_met);
-            (misses(under), under)
+            let under = self.tightened(self.least_threshold(margin, &is_met));
+            (self.shares(under), under)
         });
-        // Of equals the one with the greater threshold, which is the lesser margin: a gallery of one person knows no margin.
-        let best = pairs
-            .min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.threshold.get().total_cmp(&a.1.threshold.get())));
+        // Of those that miss as little the one that names fewest strangers; then the one with the greater threshold, which is the lesser
+        // margin: a gallery of one person knows no margin.
+        let best = pairs.min_by(|((named, missed), under), ((other_named, other_missed), other)| {
+            let by_threshold = other.threshold.get().total_cmp(&under.threshold.get());
+            missed.total_cmp(other_missed).then(named.total_cmp(other_named)).then(by_threshold)
+        });
         let under = best.map_or_else(|| cut(1.0, 0.0), |(_, under)| under);
         let at_most = self.at_most(under);
         Recommendation {
@@ -232,6 +231,24 @@ impl Calibration {
             .collect();
         margins.dedup();
         margins
+    }
+
+    /// The same margin with a threshold under which no more is missed and fewer strangers are named, where there is one: half way between
+    /// the lowest score of a person who is recognised and the highest stranger's below it.
+    fn tightened(&self, under: Cut) -> Cut {
+        let recognised = self.mated.iter().filter(|one| one.is_right && one.names(under));
+        let lowest = recognised.map(|one| one.score).fold(f32::INFINITY, f32::min);
+        let margin = under.min_margin.get();
+        let below = |one: &&Search| one.score < lowest && one.names(cut(-1.0, margin));
+        // They come by score, descending.
+        match self.non_mated.iter().find(below) {
+            Some(stranger) if lowest.is_finite() && stranger.score >= under.threshold.get() => {
+                let middle = on_grid(f64::midpoint(f64::from(stranger.score), f64::from(lowest))) as f32;
+                // Scores may be nearer to each other than the steps of thresholds.
+                if stranger.score < middle && middle <= lowest { cut(middle, margin) } else { under }
+            }
+            Some(_) | None => under,
+        }
     }
 
     /// The least threshold under which, with this margin, false positives are few enough.
@@ -319,6 +336,19 @@ mod tests {
         // Six of six hundred are nearest to somebody else, whatever the threshold.
         assert!((best.rates.misses.rate - 0.01).abs() < 1e-9, "{best:?}");
         assert!((best.rates.wrong.rate - 0.01).abs() < 1e-9 && best.rates.false_positives.rate <= 0.0);
+    }
+
+    /// A wished-for rate is the most that is accepted, not a reason to name strangers for nothing.
+    #[test]
+    fn no_stranger_is_named_where_that_finds_nobody() {
+        let search = |identity: u32, score: f32, is_right| Search { identity, score, margin: None, is_right };
+        let mated = (0..12).map(|identity| search(identity, 0.95 + identity as f32 / 1000.0, true));
+        let non_mated =
+            (0..12).map(|identity| search(identity, if identity < 2 { 0.94 } else { 0.5 }, false));
+        let calibration = Calibration::of_searches(mated.collect(), non_mated.collect(), 12, DRAWS);
+        let best = calibration.recommend(0.9);
+        assert!(best.rates.false_positives.rate <= 0.0 && best.rates.misses.rate <= 0.0, "{best:?}");
+        assert!((best.rates.threshold - 0.945).abs() < 2e-4, "{best:?}");
     }
 
     #[test]
