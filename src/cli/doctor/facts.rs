@@ -40,6 +40,8 @@ pub(super) struct Facts {
     pub(super) version: &'static str,
     /// `backend.kind`.
     pub(super) kind: &'static str,
+    /// `shadow.backend`, where there is a shadow.
+    pub(super) shadow: Option<&'static str>,
     /// The loader's file name, if there is one.
     pub(super) loader: Option<String>,
     pub(super) surroundings: Surroundings,
@@ -119,12 +121,8 @@ impl Facts {
         };
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            kind: match settings.backend.kind {
-                BackendKind::Auto => "auto",
-                BackendKind::Cpu => "cpu",
-                BackendKind::OpenCl => "opencl",
-                BackendKind::Reference => "reference",
-            },
+            kind: spelt(settings.backend.kind),
+            shadow: settings.shadow.enabled.then(|| spelt(settings.shadow.backend)),
             platforms: platforms(&survey),
             devices: devices(&survey),
             conclusion: match survey.taken() {
@@ -185,6 +183,16 @@ fn is_fault(reason: NoDeviceReason) -> bool {
         | NoDeviceReason::NoPlatform
         | NoDeviceReason::NoGpu
         | NoDeviceReason::NoMatch => false,
+    }
+}
+
+/// As the configuration spells it.
+fn spelt(kind: BackendKind) -> &'static str {
+    match kind {
+        BackendKind::Auto => "auto",
+        BackendKind::Cpu => "cpu",
+        BackendKind::OpenCl => "opencl",
+        BackendKind::Reference => "reference",
     }
 }
 

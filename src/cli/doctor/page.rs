@@ -18,7 +18,8 @@ pub(super) fn show(page: &Page, output: &mut Output) -> io::Result<()> {
         };
         output.line(format_args!("{mark}: {}\n    {}", trouble.what, trouble.advice))?;
     }
-    let well = format!("nothing stands in the way of backend.kind: {}", page.facts.kind);
+    let shadow = page.facts.shadow.map_or_else(String::new, |kind| format!(" and shadow.backend: {kind}"));
+    let well = format!("nothing stands in the way of backend.kind: {}{shadow}", page.facts.kind);
     output.line(if page.well { well } else { "see what is wrong above".to_owned() })
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong, and what to do about it. Pure.
 //!
-//! Wrong is what stands in the way of what is configured. `backend.kind: opencl` wants a device: anything that leaves none is wrong.
+//! Wrong is what stands in the way of what is configured. `backend.kind: opencl` wants a device, and so does a shadow (`shadow.backend: opencl`): anything that leaves none is wrong.
 //! `auto` takes what there is: no OpenCL at all is well, a driver or node that is there and does not work is wrong. `cpu` and
 //! `reference` want no OpenCL: whatever is the matter with it is only noted.
 
@@ -60,10 +60,12 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn note(&mut self, matter: Matter, what: impl Into<String>, advice: impl Into<String>) {
-        let weight = match (self.facts.kind, matter) {
-            ("opencl" | "auto", Matter::Broken) => Weight::Wrong,
-            ("opencl", Matter::Missing) if !self.facts.taken => Weight::Wrong,
-            _ => Weight::Note,
+        let wanted = [Some(self.facts.kind), self.facts.shadow];
+        let needed = wanted.contains(&Some("opencl"));
+        let weight = match matter {
+            Matter::Broken if needed || wanted.contains(&Some("auto")) => Weight::Wrong,
+            Matter::Missing if needed && !self.facts.taken => Weight::Wrong,
+            Matter::Broken | Matter::Missing => Weight::Note,
         };
         self.troubles.push(Trouble { weight, what: what.into(), advice: advice.into() });
     }

@@ -29,11 +29,16 @@ fn told(page: &Value, what: &str) -> (String, String) {
 fn no_opencl_at_all_is_wrong_only_where_it_is_asked_for() {
     let empty = TempDir::new().unwrap();
     let no_driver = || lookalike().env("OCL_ICD_VENDORS", text(empty.path()));
-    for (kind, weight, code) in [("auto", "note", 0), ("cpu", "note", 0), ("opencl", "wrong", 3)] {
-        let kind = format!("backend.kind={kind}");
-        let (page, ended) = examined(no_driver(), &[&kind]);
+    let shadow = ["backend.kind=cpu", "shadow.enabled=true", "shadow.backend=opencl"];
+    for (set, weight, code) in [
+        (&["backend.kind=auto"][..], "note", 0),
+        (&["backend.kind=cpu"], "note", 0),
+        (&["backend.kind=opencl"], "wrong", 3),
+        (&shadow, "wrong", 3),
+    ] {
+        let (page, ended) = examined(no_driver(), set);
         let (weighed, advice) = told(&page, "an OpenCL loader but no driver");
-        assert_eq!((weighed.as_str(), ended), (weight, Some(code)), "{kind}");
+        assert_eq!((weighed.as_str(), ended), (weight, Some(code)), "{set:?}");
         assert!(advice.contains("pocl-opencl-icd"), "{advice}");
         assert_eq!(page["well"], code == 0);
     }
