@@ -1,6 +1,7 @@
 """`validate` and `select` against NumPy, decision by decision, on real faces."""
 
 import json
+import os
 from collections import Counter
 
 import faces
@@ -94,6 +95,11 @@ def test_backends_are_compared_and_bars_are_held(tmp_path):
     assert page.count("<svg") == 2 and "coverage: expected at least 0.999" in page and "http://" not in page.replace(
         'xmlns="http://www.w3.org/2000/svg"', "")
     lookalike("validate", *folder, "--fail-under", "coverage=0.5", "--fail-over", "wrong=0.5")
+    # A report takes the place of a file, never of anything else.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "expected a regular file" in lookalike("validate", *folder, "--html", pipe, code=1)
+    assert pipe.is_fifo()
 
 
 def medoids(distance, k):

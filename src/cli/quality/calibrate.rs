@@ -10,14 +10,14 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::plot::{Axis, BLUE, GREEN, ORANGE, Scale, Series, curves, histogram, map};
-use super::{FacesArgs, Ready, Steps, percent, write_file};
+use super::{FacesArgs, Ready, Steps, percent};
 use crate::cli::FoundWrong;
 use crate::cli::output::{Output, PlainFormat, table};
 use crate::cli::settings::SettingsArgs;
 use crate::config::Settings;
 use crate::domain::{Margin, Threshold};
-use crate::gallery::Snapshot;
 use crate::gallery::store::Store;
+use crate::gallery::{Snapshot, formats};
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
 use crate::quality::calibrate::split::{Held, halves};
@@ -251,9 +251,12 @@ fn draw(
         Series { name: "different", colour: ORANGE, values: &different },
     ];
     let threshold = (f64::from(best.rates.threshold), "threshold");
-    write_file(&folder.join("scores.svg"), &histogram("Scores of pairs", "score", &series, &[threshold]))?;
-    write_file(&folder.join("det.svg"), &det(calibration, best))?;
-    write_file(&folder.join("map.svg"), &kept(calibration, best))
+    formats::write_text(
+        &folder.join("scores.svg"),
+        &histogram("Scores of pairs", "score", &series, &[threshold]),
+    )?;
+    formats::write_text(&folder.join("det.svg"), &det(calibration, best))?;
+    Ok(formats::write_text(&folder.join("map.svg"), &kept(calibration, best))?)
 }
 
 /// Detection error trade-off, along the threshold: without a margin and with the recommended one.

@@ -10,14 +10,12 @@ mod probes;
 mod select;
 mod validate;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use tempfile::NamedTempFile;
 
 pub(super) use audit::{AuditArgs, run as audit};
 pub(super) use calibrate::{CalibrateArgs, run as calibrate};
@@ -152,18 +150,6 @@ impl Drop for Steps {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
-}
-
-/// Writes a file whole or not at all; its owner alone may read it, since it names persons.
-fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path).map_err(|error| error.error)?;
-        std::io::Result::Ok(())
-    };
-    write().with_context(|| path.display().to_string())
 }
 
 /// A share as people read it, or a dash for none.

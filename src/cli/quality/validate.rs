@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use super::html;
 use super::probes::Probes;
-use super::{CutArgs, Ready, percent, write_file};
+use super::{CutArgs, Ready, percent};
 use crate::cli::FoundWrong;
 use crate::cli::gallery::OneArgs;
 use crate::cli::output::{Format, Output, number, table};
 use crate::cli::settings::SettingsArgs;
 use crate::config::{ConfigError, Fallback, Settings};
+use crate::gallery::formats;
 use crate::gallery::store::Store;
 use crate::quality::compare::Agreement;
 use crate::quality::validate::{Case, Counts};
@@ -165,7 +166,7 @@ pub(in crate::cli) fn run(
         others.map(|(answers, ready)| Agreement::of(snapshot, ready.backend(), first, answers)).collect();
     let report = report(&args, (ready, &probes), &cases, backends);
     if let Some(path) = &args.html {
-        write_file(path, &html::page(&report, &cases))?;
+        formats::write_text(path, &html::page(&report, &cases))?;
     }
     match args.format {
         Format::Json => output.json(&report)?,

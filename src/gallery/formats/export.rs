@@ -76,6 +76,11 @@ pub fn write_jsonl<'a>(path: &Path, lines: impl Iterator<Item = ExportLine<'a>>)
     file.put_in_place()
 }
 
+/// Writes a text, whole or not at all, and over nothing but a regular file.
+pub fn write_text(path: &Path, text: &str) -> Result<(), FormatError> {
+    Complete::write(path, |out| out.write_all(text.as_bytes()))?.put_in_place()
+}
+
 fn refused(path: &Path, reason: &str) -> FormatError {
     Problem::Field { field: "export", reason: reason.to_owned() }.at(Place::file(path))
 }
