@@ -32,14 +32,15 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use crossover::{BatchTiming, Crossover};
+pub(crate) use pauses::Pauses;
 pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::cpu::{CpuBackend, NoInstructions};
 use crate::backend::{Backend, BackendError};
-use crate::config::BackendSettings;
+use crate::config::{BackendKind, BackendSettings};
 use crate::gallery::Snapshot;
-use crate::telemetry;
+use crate::telemetry::{self, BackendName, BackendState, EngineMetrics, Role};
 use plan::Plan;
 
 /// Why a scan was not answered.
@@ -87,6 +88,7 @@ pub struct Engine {
     state: Arc<State>,
     queue: usize,
     choice: BackendChoice,
+    metrics: Arc<EngineMetrics>,
     /// Closed when the thread has ended.
     running: watch::Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -151,12 +153,16 @@ impl Engine {
         let state = Arc::new(State::new());
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
+        let wished = settings.kind;
+        let metrics = Arc::new(EngineMetrics::default());
+        let own = Arc::clone(&metrics);
         let (runs, running) = watch::channel(());
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || {
                 // Goes when the thread does, however it does.
                 let _runs = runs;
+                telemetry::enter_engine(&own);
                 match worker::Worker::open(&settings, seen, choose) {
                     Ok((worker, choice)) => {
                         let _ = opened.send(Ok(choice));
@@ -169,7 +175,21 @@ impl Engine {
             })
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let choice = choice.recv().map_err(|_| EngineError::Stopped)??;
-        Ok(Self { commands: Some(commands), state, queue, choice, running, thread: Some(thread) })
+        // The engine itself shows whether the backend in use is up; what stands behind it is the CPU, which always is.
+        for behind in &choice.backends[1..] {
+            metrics.backend_state(behind.backend, BackendState::Up);
+        }
+        if wished == BackendKind::OpenCl && choice.active().backend != BackendName::OpenCl {
+            metrics.backend_state(BackendName::OpenCl, BackendState::Down);
+        }
+        Ok(Self { commands: Some(commands), state, queue, choice, metrics, running, thread: Some(thread) })
+    }
+
+    /// Gives engines their roles, each role to one of them: their metrics show under them. An engine without a role shows none.
+    pub fn cast(roles: &[(&Self, Role)]) {
+        let roles: Vec<(&EngineMetrics, Role)> =
+            roles.iter().map(|(engine, role)| (&*engine.metrics, *role)).collect();
+        EngineMetrics::cast(&roles);
     }
 
     /// Which backend was chosen, and why.

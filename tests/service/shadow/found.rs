@@ -17,7 +17,7 @@ async fn plant(fault: Fault, more: &[&str], guilty: Guilty) -> Findings {
     let data = data_folder(&faces());
     let (settings, switch) = (shadowed(data.path(), more), Switch::default());
     let planted = switch.clone();
-    let service = InProcess::start(settings, move |settings| faulty(settings, fault, planted)).await;
+    let service = InProcess::start(settings, faulty(fault, planted)).await;
     let probes = probes_of(&faces());
     let count = probes.len() as u64;
 
@@ -120,7 +120,7 @@ async fn a_stale_generation_is_found() {
     let mut faces = faces();
     let data = data_folder(&faces);
     let (settings, switch) = (shadowed(data.path(), &[]), Switch::on());
-    let service = InProcess::start(settings, move |settings| faulty(settings, Fault::Stale, switch)).await;
+    let service = InProcess::start(settings, faulty(Fault::Stale, switch)).await;
     let probes = probes_of(&faces);
     service.recognize(&probes).await;
     service.until_sampled(probes.len() as u64).await;

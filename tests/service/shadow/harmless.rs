@@ -28,7 +28,7 @@ async fn bytes(service: &InProcess, probes: &[Probe]) -> Vec<Vec<u8>> {
 
 async fn truth(probes: &[Probe]) -> Vec<Vec<u8>> {
     let data = data_folder(&sample_faces());
-    let service = InProcess::start(settings(data.path(), &CPU), lookalike::server::load_with_shadow).await;
+    let service = InProcess::start(settings(data.path(), &CPU), lookalike::server::opener()).await;
     assert!(service.shadow.is_none());
     let truth = bytes(&service, probes).await;
     service.stop().await;
@@ -40,7 +40,7 @@ async fn kinds(fault: Fault, more: &[&str]) -> Vec<ShadowKind> {
     let data = data_folder(&sample_faces());
     let (settings, switch) = (shadowed(data.path(), more), Switch::on());
     let planted = switch.clone();
-    let service = InProcess::start(settings, move |settings| faulty(settings, fault, planted)).await;
+    let service = InProcess::start(settings, faulty(fault, planted)).await;
     let probes = probes();
     let truth = truth(&probes).await;
     for _ in 0..10 {
@@ -87,7 +87,7 @@ async fn a_shadow_that_has_recovered_is_compared_again() {
     let data = data_folder(&sample_faces());
     let (settings, switch) = (shadowed(data.path(), &[]), Switch::on());
     let planted = switch.clone();
-    let service = InProcess::start(settings, move |settings| faulty(settings, Fault::Errs, planted)).await;
+    let service = InProcess::start(settings, faulty(Fault::Errs, planted)).await;
     let probes = probes();
     until("the breaker is open", async || {
         service.recognize(&probes).await;
@@ -118,7 +118,7 @@ async fn a_promoted_device_that_fails_costs_no_request() {
         let data = data_folder(&sample_faces());
         let (settings, switch) = (shadowed(data.path(), &[]), Switch::default());
         let planted = switch.clone();
-        let service = InProcess::start(settings, move |settings| faulty(settings, fault, planted)).await;
+        let service = InProcess::start(settings, faulty(fault, planted)).await;
         let probes = probes();
         service.shadow().promote("tried", Force::Yes).unwrap();
         let (told, meta) = service.recognize(&probes).await;
@@ -170,11 +170,11 @@ async fn handing_over_costs_no_time() {
     const GOES: usize = 4;
     const ROUNDS: usize = 11;
     let data = data_folder(&sample_faces());
-    let plain = InProcess::start(settings(data.path(), &CPU), lookalike::server::load_with_shadow).await;
+    let plain = InProcess::start(settings(data.path(), &CPU), lookalike::server::opener()).await;
     let switch = Switch::on();
     let planted = switch.clone();
     let more = ["shadow.timeout_ms=600000", "shadow.queue=512"];
-    let load = move |settings: &_| faulty(settings, Fault::Hangs, planted);
+    let load = faulty(Fault::Hangs, planted);
     let shadowed = InProcess::start(shadowed(data.path(), &more), load).await;
     let (plain, shadowed) = (Arc::new(plain), Arc::new(shadowed));
     let probes = probes();

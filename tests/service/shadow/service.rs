@@ -1,5 +1,6 @@
 //! `lookalike.v1.Shadow` and `lookalike shadow`, on the real server.
 
+use lookalike::grpc::TURN_ON;
 use lookalike::grpc::proto::{
     DemoteRequest, GetInfoRequest, GetReportRequest, Guilty, ListDisagreementsRequest, PromoteRequest,
     RecognizeRequest, ReplayRequest, SetSamplingRequest, WatchDisagreementsRequest,
@@ -63,7 +64,7 @@ async fn what_is_found_is_told() {
     let path = format!("shadow.record.path={}", record.path().display());
     let switch = Switch::default();
     let planted = switch.clone();
-    let load = move |settings: &_| faulty(settings, Fault::Skipped(15), planted);
+    let load = faulty(Fault::Skipped(15), planted);
     let server = Server::start_with(shadowed(data.path(), &[&path]), load).await;
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner().shadow.unwrap();
     assert_eq!((info.backend.as_str(), info.promoted), ("opencl", false));
@@ -116,7 +117,7 @@ async fn what_is_found_is_told() {
 async fn watching_from_the_command_line_ends_when_told() {
     let data = data_folder(&faces());
     let switch = Switch::on();
-    let load = move |settings: &_| faulty(settings, Fault::Scaled(1.001), switch);
+    let load = faulty(Fault::Scaled(1.001), switch);
     let server = Server::start_with(shadowed(data.path(), &[]), load).await;
     let at = server.grpc.to_string();
     let watching = tokio::task::spawn_blocking(move || {
@@ -143,7 +144,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_values_and_missing_things_are_named() {
     let data = data_folder(&faces());
-    let server = Server::start_with(shadowed(data.path(), &[]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &[]), server::opener()).await;
     let mut client = server.shadow();
     for sampling in [-0.1, 1.1, f64::NAN] {
         let refused = client.set_sampling(SetSamplingRequest { sampling }).await.unwrap_err();
@@ -184,7 +185,7 @@ async fn bad_values_and_missing_things_are_named() {
     let refused = server.shadow().get_report(GetReportRequest {}).await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.message()),
-        (Code::FailedPrecondition, "shadow mode is off (shadow.enabled)")
+        (Code::FailedPrecondition, format!("shadow mode is off: {TURN_ON}").as_str())
     );
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
     assert!(info.shadow.is_none() && !settings(data.path(), &CPU).shadow.enabled);
@@ -201,7 +202,7 @@ async fn what_changes_the_server_asks_for_a_token() {
     std::fs::write(&tokens, format!("admin {HASH} anna\n")).unwrap();
     std::fs::write(&token, "secret\n").unwrap();
     let guarded = format!("server.tokens={}", tokens.display());
-    let server = Server::start_with(shadowed(data.path(), &[&guarded]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &[&guarded]), server::opener()).await;
     let mut client = server.shadow();
     client.get_report(GetReportRequest {}).await.unwrap();
     let refused = [
