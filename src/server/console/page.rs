@@ -1,6 +1,6 @@
 //! The page: the service, what it serves and by what; the rollout stands in its own file.
 
-use super::chart::{Line, bar, line};
+use super::chart::{End, Line, bar, line};
 use super::history::Stretch;
 use super::text::{duration, escaped, mark, number, percent, seconds, table};
 use super::{Console, rollout};
@@ -87,8 +87,10 @@ pub(super) fn live(console: &Console) -> String {
 fn charts(stretches: &[Stretch]) -> String {
     let rates: Vec<Option<f64>> = stretches.iter().map(|one| Some(one.rate)).collect();
     let p99: Vec<Option<f64>> = stretches.iter().map(|one| one.p99).collect();
-    let rate = Line { name: "Requests a second", values: &rates, least: (0.0, 1.0), show: number };
-    let latency = Line { name: "p99 latency", values: &p99, least: (0.0, 0.001), show: seconds };
+    let rate =
+        Line { name: "Requests a second", values: &rates, least: (0.0, 1.0), end: End::Most, show: number };
+    let latency =
+        Line { name: "p99 latency", values: &p99, least: (0.0, 0.001), end: End::Most, show: seconds };
     format!("<div class=\"charts\">{}{}</div>", line(&rate), line(&latency))
 }
 

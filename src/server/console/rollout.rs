@@ -1,7 +1,7 @@
 //! The rollout: agreement over time, what differed, the gate and how much it lacks, the latest disagreements side by side.
 
 use super::Console;
-use super::chart::{Line, bar, line};
+use super::chart::{End, Line, bar, line};
 use super::history::Stretch;
 use super::text::{escaped, mark, number, percent, seconds, table, time};
 use crate::config::Promotion;
@@ -35,7 +35,13 @@ fn running(console: &Console, shadow: &Shadow, stretches: &[Stretch]) -> String 
             .to_owned()
     };
     let agreement: Vec<Option<f64>> = stretches.iter().map(|one| one.agreement).collect();
-    let chart = line(&Line { name: "Agreement", values: &agreement, least: (0.9, 1.0), show: percent });
+    let chart = line(&Line {
+        name: "Agreement",
+        values: &agreement,
+        least: (0.9, 1.0),
+        end: End::Least,
+        show: percent,
+    });
     [
         state(&report),
         wishes,

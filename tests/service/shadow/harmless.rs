@@ -81,6 +81,43 @@ async fn a_shadow_that_finds_wrong_rows_is_found_out() {
     assert!(told.contains(&ShadowKind::Score), "{told:?}");
 }
 
+/// What it holds of requests that were answered is bounded by its queue, however many come, and what does not fit is counted by reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shadow_that_hangs_holds_no_more_than_its_queue() {
+    const QUEUE: usize = 48;
+    let metrics = lookalike::telemetry::install();
+    let data = data_folder(&sample_faces());
+    let (more, switch) = (["shadow.timeout_ms=600000", "shadow.queue=48"], Switch::on());
+    let service = InProcess::start(shadowed(data.path(), &more), faulty(Fault::Hangs, switch.clone())).await;
+    let (probes, snapshot) = (probes(), service.recognizer.gallery("").unwrap());
+    let count = probes.len();
+    // Each request that is held holds its generation.
+    let mut held = Vec::new();
+    for requests in [50, 500] {
+        for _ in 0..requests {
+            service.recognize(&probes).await;
+        }
+        until("one request is with the shadow, the others wait or were dropped", async || {
+            let report = service.shadow().report();
+            assert!(report.queued <= QUEUE, "{report:?}");
+            (report.queued == QUEUE).then_some(())
+        })
+        .await;
+        held.push(Arc::strong_count(&snapshot));
+    }
+    assert_eq!(held[0], held[1], "ten times as many requests hold as much");
+    let evidence = service.shadow().report().evidence;
+    assert_eq!(evidence.sampled(), (550 * count - QUEUE - count) as u64);
+    assert_eq!(evidence.of(ShadowKind::Dropped), evidence.sampled());
+    let told = metrics.render();
+    let dropped = told
+        .lines()
+        .find_map(|line| line.strip_prefix("lookalike_shadow_drops_total{reason=\"queue_full\"} "));
+    assert!(dropped.unwrap().parse::<u64>().unwrap() >= evidence.sampled(), "{told}");
+    switch.set(false);
+    service.stop().await;
+}
+
 /// The breaker closes by itself once the shadow answers again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shadow_that_has_recovered_is_compared_again() {

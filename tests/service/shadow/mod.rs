@@ -3,6 +3,7 @@
 mod found;
 mod harmless;
 mod healthy;
+mod opening;
 mod rollout;
 mod service;
 

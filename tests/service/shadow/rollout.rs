@@ -214,6 +214,39 @@ async fn other_machines_begin_anew() {
     service.stop().await;
 }
 
+/// Another driver is no reason to sample otherwise, and every reason to gather evidence anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_driver_begins_anew_and_keeps_the_sampling() {
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
+    let automatic = ["shadow.promote=automatic"];
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    service.shadow().set_sampling(0.25);
+    service.shadow().promote("tried", Force::Yes).unwrap();
+    service.stop().await;
+    let driver_before = |text: &str| {
+        let path = record.path().join("state.json");
+        let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        state["machines"]["candidate"]["driver"] = text.into();
+        std::fs::write(&path, state.to_string()).unwrap();
+    };
+    driver_before("an older one");
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    let report = service.shadow().report();
+    assert!((report.sampling - 0.25).abs() < 1e-12, "{report:?}");
+    assert_eq!((report.evidence.sampled(), report.rollout.promoted), (0, false));
+    assert!(report.rollout.because.contains("is not the machine that it was promoted on"), "{report:?}");
+    assert_eq!(service.recognizer.answering(), Seat::Standing);
+    // What an operator said stays said: the gate does not promote behind his back.
+    service.shadow().promote("tried again", Force::Yes).unwrap();
+    service.shadow().demote("enough");
+    service.stop().await;
+    driver_before("an older one");
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    let rollout = service.shadow().report().rollout;
+    assert!(rollout.held && rollout.because == "enough", "{rollout:?}");
+    service.stop().await;
+}
+
 /// The device is not there: callers are served, and those who ask learn why nothing is compared.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shadow_that_cannot_be_opened_keeps_nobody_from_being_served() {

@@ -23,6 +23,32 @@ fn run(server: &Server, args: &[&str]) -> super::super::support::Run {
     lookalike().args(["shadow"]).args(args).args(["--server", &at]).run()
 }
 
+/// `GetInfo`, the report, the console and the metrics agree on which backend answers and why.
+async fn one_account(server: &Server, backend: &str, why: &str) {
+    let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
+    let first = &info.backends[0];
+    assert_eq!((first.name.as_str(), first.active, first.role.as_str()), (backend, true, "primary"));
+    assert_eq!(info.backends.iter().filter(|one| one.active).count(), 1);
+    assert!(info.backends.iter().any(|one| one.role == "shadow" && one.name != backend), "{info:?}");
+    assert_eq!(info.backend_reason, why);
+    let report = server.shadow().get_report(GetReportRequest {}).await.unwrap().into_inner();
+    assert_eq!((report.backend_reason.as_str(), report.primary.unwrap().backend.as_str()), (why, backend));
+    assert!(run(server, &["report"]).stdout.contains(why));
+    let (_, page) = http_get(server.http, "/console").await;
+    assert!(page.contains(why), "{page}");
+    let (_, metrics) = http_get(server.http, "/metrics").await;
+    let reason = if backend == "cpu" { "configured" } else { "promoted" };
+    let other = if backend == "cpu" { "opencl" } else { "cpu" };
+    for line in [
+        format!("lookalike_backend_choice{{backend=\"{backend}\",reason=\"{reason}\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{backend}\",role=\"primary\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{other}\",role=\"shadow\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{other}\",role=\"primary\"}} NaN"),
+    ] {
+        assert!(metrics.lines().any(|told| told == line), "{line} stands in\n{metrics}");
+    }
+}
+
 /// What the command line says of a shadow that told other persons, and does with it.
 async fn command_line(server: &Server) {
     let told = run(server, &["report"]);
@@ -50,7 +76,12 @@ async fn command_line(server: &Server) {
     assert_eq!(told.code, Some(1));
     assert!(told.stderr.contains("FailedPrecondition: the gate is not met"), "{}", told.stderr);
     assert_eq!(run(server, &["promote", "--force", "--reason", "to see"]).ok(), "promoted\n");
-    assert_eq!(run(server, &["demote"]).ok(), "demoted\n");
+    one_account(server, "opencl", "opencl was promoted over cpu: by an operator: to see").await;
+    assert_eq!(run(server, &["demote", "--reason", "seen"]).ok(), "demoted\n");
+    let why = "backend.kind is cpu; opencl was taken back: by an operator: seen";
+    one_account(server, "cpu", why).await;
+    let told = run(server, &["report"]).stdout;
+    assert!(told.contains("(by an operator: seen)") && !told.contains("operator promotes"), "{told}");
     assert_eq!(run(server, &["demote"]).ok(), "it was not promoted\n");
     assert_eq!(run(server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
     assert_eq!(run(server, &["sampling", "150%"]).code, Some(2));
@@ -215,7 +246,11 @@ async fn what_changes_the_server_asks_for_a_token() {
     let mut request = tonic::Request::new(SetSamplingRequest { sampling: 0.5 });
     request.metadata_mut().insert("authorization", "Bearer wrong".parse().unwrap());
     assert_eq!(code(client.set_sampling(request).await), Code::Unauthenticated);
-    assert!(run(&server, &["sampling", "0.5"]).stderr.contains("Unauthenticated"));
+    let told = run(&server, &["sampling", "0.5"]).stderr;
+    assert!(
+        told.contains("Unauthenticated") && told.contains("--token-file FILE or LOOKALIKE_TOKEN"),
+        "{told}"
+    );
     let told = run(&server, &["sampling", "0.5", "--token-file", token.to_str().unwrap()]).ok();
     assert_eq!(told, "50 % of requests are compared\n");
     let at = server.grpc.to_string();
@@ -224,6 +259,8 @@ async fn what_changes_the_server_asks_for_a_token() {
         by_environment.args(["shadow", "promote", "--force", "--server", &at]).run().ok(),
         "promoted\n"
     );
+    let report = client.get_report(GetReportRequest {}).await.unwrap().into_inner();
+    assert_eq!(report.changed_because, "by anna");
     server.stop().await.unwrap();
 
     // A file that cannot be read refuses the start.

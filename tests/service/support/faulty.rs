@@ -54,7 +54,7 @@ impl Switch {
         *self.0.0.lock().unwrap()
     }
 
-    fn wait_for_off(&self) {
+    pub(crate) fn wait_for_off(&self) {
         drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |on| *on).unwrap());
     }
 }
