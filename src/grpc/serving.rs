@@ -76,7 +76,7 @@ impl Serving {
     /// The name of the admin whose token this is; the log says who did what. Without tokens nobody is one.
     pub fn admin(&self, token: &str, what: &str) -> Option<&str> {
         let admin = self.tokens.as_ref()?.owner(token)?;
-        tracing::info!(admin, what, "an admin changes the server");
+        tracing::info!(admin, what, "an admin asks to change the server");
         Some(admin)
     }
 
@@ -84,7 +84,7 @@ impl Serving {
     pub(super) fn admit_admin<T>(&self, request: &tonic::Request<T>, what: &str) -> Result<String, Status> {
         let Some(tokens) = &self.tokens else { return Ok(SOMEBODY.to_owned()) };
         let admin = tokens.admin(request.metadata())?;
-        tracing::info!(admin, what, "an admin changes the server");
+        tracing::info!(admin, what, "an admin asks to change the server");
         Ok(admin.to_owned())
     }
 

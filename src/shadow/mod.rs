@@ -279,6 +279,11 @@ impl Shadow {
         }
     }
 
+    /// Shows in the metrics how many probes wait for it now; its own thread does so only when it takes some, which one that hangs does not.
+    pub fn show_queue(&self) {
+        telemetry::shadow_queue_depth(self.shared.waiting.load(Ordering::Relaxed));
+    }
+
     /// The latest disagreements, newest first, of these kinds (any, where none is named), after that many have been passed over.
     pub fn latest(&self, count: usize, kinds: &[ShadowKind]) -> Vec<Arc<Record>> {
         let names = record::kind_names(kinds);

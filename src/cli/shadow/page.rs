@@ -10,13 +10,12 @@ use crate::grpc::proto::{
 
 pub(super) fn report(report: &GetReportResponse, output: &mut Output) -> anyhow::Result<()> {
     let primary = machine(report.primary.as_ref());
-    match &report.opening {
-        Some(opening) => output.line(format_args!("opening: {primary} answers; {}", opening.sentence))?,
-        None => {
-            let state = if report.promoted { "promoted" } else { "shadowing" };
-            let shadow = machine(report.shadow.as_ref());
-            output.line(format_args!("{state}: {primary} answers, {shadow} is compared"))?;
-        }
+    if let Some(opening) = &report.opening {
+        output.line(format_args!("opening: {primary} answers; {}", opening.sentence))?;
+    } else {
+        let state = if report.promoted { "promoted" } else { "shadowing" };
+        let shadow = machine(report.shadow.as_ref());
+        output.line(format_args!("{state}: {primary} answers, {shadow} is compared"))?;
     }
     output.line(format_args!(
         "{} of requests sampled, {} probes compared since {}",

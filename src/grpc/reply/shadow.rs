@@ -32,7 +32,7 @@ pub(in crate::grpc) fn report(report: &Report) -> proto::GetReportResponse {
         primary_latency_ns: Some(quantiles(&evidence.latency_ns.primary)),
         shadow_latency_ns: Some(quantiles(&evidence.latency_ns.shadow)),
         gate: conditions.iter().map(gate_check).collect(),
-        gate_met: gate::is_met(conditions),
+        gate_met: gate::is_met(conditions) && report.opening.is_none(),
         breaker_open: report.breaker_open,
         queued: report.queued as u64,
         opening: report.opening.as_ref().map(|(opening, told)| not_open(opening, told)),

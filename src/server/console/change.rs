@@ -153,7 +153,7 @@ fn asked(console: &Console, sent: Sent, what: &str) -> Result<(std::sync::Arc<Sh
     let token = value(&fields, "token").map(str::trim).filter(|token| !token.is_empty());
     let who = token.and_then(|token| serving.admin(token, what)).map(str::to_owned);
     let who = who.ok_or_else(|| {
-        let got = if token.is_some() { "another" } else { "none" };
+        let got = if token.is_some() { "one that it does not name" } else { "none" };
         let why = format!(
             "token: expected an admin's token (its SHA-256 stands in the file server.tokens), got {got}"
         );

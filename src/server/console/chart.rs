@@ -47,16 +47,20 @@ pub(super) fn line(chart: &Line<'_>) -> String {
         let _ = if pen_down { write!(path, "L{x:.1} {y:.1}") } else { write!(path, "M{x:.1} {y:.1}h.01") };
         pen_down = true;
     }
-    let last = known().last().map_or_else(|| "none yet".to_owned(), chart.show);
+    let last = known().last().map(chart.show);
     let (word, extreme) = match chart.end {
         End::Most => ("at most", known().reduce(f64::max)),
         End::Least => ("at least", known().reduce(f64::min)),
     };
-    let extreme = extreme.map_or_else(|| "none yet".to_owned(), chart.show);
+    let extreme = extreme.map(chart.show).map(|extreme| format!(", {word} {extreme}")).unwrap_or_default();
+    let (shown, said) = match last {
+        Some(last) => (format!("<strong>{last}</strong>{extreme}"), format!("{last} now{extreme}")),
+        None => ("none yet".to_owned(), "none yet".to_owned()),
+    };
     let name = chart.name;
     format!(
-        "<figure class=\"chart\"><figcaption>{name}: <strong>{last}</strong>, {word} {extreme}</figcaption>\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name} over the last hour: {last} now, {word} {extreme}\" \
+        "<figure class=\"chart\"><figcaption>{name}: {shown}</figcaption>\
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name} over the last hour: {said}\" \
          preserveAspectRatio=\"none\"><path d=\"{path}\"/></svg></figure>"
     )
 }

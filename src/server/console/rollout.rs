@@ -148,7 +148,8 @@ fn latencies(report: &Report) -> String {
         row("latency of the shadow", &latency.shadow, &took),
         row("score error of the shadow", &report.evidence.score_error, &number),
     ];
-    table("Latency and score error", &["measured", "p50", "p90", "p99", "most"], &rows)
+    let name = "Latency and score error";
+    format!("<h3>{name}</h3>{}", table(name, &["measured", "p50", "p90", "p99", "most"], &rows))
 }
 
 fn gate(report: &Report) -> String {
@@ -162,7 +163,8 @@ fn gate(report: &Report) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = report.conditions.iter().map(row).collect();
-    let met = mark(gate::is_met(&report.conditions), ("the gate is met", "the gate is not met"));
+    let fit = gate::is_met(&report.conditions) && report.opening.is_none();
+    let met = mark(fit, ("the gate is met", "the gate is not met"));
     format!(
         "<h3>Gate: {met}</h3>{}",
         table("Gate", &["condition", "state", "measured", "limit", "missing"], &rows)

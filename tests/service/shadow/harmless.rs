@@ -109,7 +109,9 @@ async fn a_shadow_that_hangs_holds_no_more_than_its_queue() {
     let evidence = service.shadow().report().evidence;
     assert_eq!(evidence.sampled(), (550 * count - QUEUE - count) as u64);
     assert_eq!(evidence.of(ShadowKind::Dropped), evidence.sampled());
+    service.shadow().show_queue();
     let told = metrics.render();
+    assert!(told.contains(&format!("lookalike_shadow_queue_depth {QUEUE}\n")), "{told}");
     let dropped = told
         .lines()
         .find_map(|line| line.strip_prefix("lookalike_shadow_drops_total{reason=\"queue_full\"} "));
