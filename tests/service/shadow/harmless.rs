@@ -91,8 +91,8 @@ async fn a_shadow_that_hangs_holds_no_more_than_its_queue() {
     let service = InProcess::start(shadowed(data.path(), &more), faulty(Fault::Hangs, switch.clone())).await;
     let (probes, snapshot) = (probes(), service.recognizer.gallery("").unwrap());
     let count = probes.len();
-    // Each request that is held holds its generation.
-    let mut held = Vec::new();
+    // Each request that is held holds its generation, and so does each engine while it is at one.
+    let most = 2 * (QUEUE / count + 1) + 16;
     for requests in [50, 500] {
         for _ in 0..requests {
             service.recognize(&probes).await;
@@ -103,9 +103,9 @@ async fn a_shadow_that_hangs_holds_no_more_than_its_queue() {
             (report.queued == QUEUE).then_some(())
         })
         .await;
-        held.push(Arc::strong_count(&snapshot));
+        let held = Arc::strong_count(&snapshot);
+        assert!(held <= most, "{requests} requests, {held} held, expected at most {most}");
     }
-    assert_eq!(held[0], held[1], "ten times as many requests hold as much");
     let evidence = service.shadow().report().evidence;
     assert_eq!(evidence.sampled(), (550 * count - QUEUE - count) as u64);
     assert_eq!(evidence.of(ShadowKind::Dropped), evidence.sampled());
