@@ -37,8 +37,8 @@ pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::cpu::{CpuBackend, NoInstructions};
-use crate::backend::{Backend, BackendError};
-use crate::config::{BackendKind, BackendSettings};
+use crate::backend::{Backend, BackendError, Description};
+use crate::config::{BackendKind, BackendSettings, Fallback};
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState, EngineMetrics, Role};
 use plan::Plan;
@@ -88,6 +88,8 @@ pub struct Engine {
     state: Arc<State>,
     queue: usize,
     choice: BackendChoice,
+    /// How many of the choice's backends may answer, as configured.
+    answering: usize,
     metrics: Arc<EngineMetrics>,
     /// Closed when the thread has ended.
     running: watch::Receiver<()>,
@@ -153,7 +155,7 @@ impl Engine {
         let state = Arc::new(State::new());
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
-        let wished = settings.kind;
+        let (wished, fallback) = (settings.kind, settings.fallback);
         let metrics = Arc::new(EngineMetrics::default());
         let own = Arc::clone(&metrics);
         let (runs, running) = watch::channel(());
@@ -175,14 +177,26 @@ impl Engine {
             })
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let choice = choice.recv().map_err(|_| EngineError::Stopped)??;
-        // The engine itself shows whether the backend in use is up; what stands behind it is the CPU, which always is.
-        for behind in &choice.backends[1..] {
+        // What stands behind the backend in use is the CPU; with `auto` it scans the batches for which it is faster, too.
+        let alone = fallback == Fallback::Fail && wished != BackendKind::Auto;
+        let answering = if alone { 1 } else { choice.backends.len() };
+        // The engine itself shows whether the backend in use is up; the CPU always is.
+        for behind in &choice.backends[1..answering] {
             metrics.backend_state(behind.backend, BackendState::Up);
         }
         if wished == BackendKind::OpenCl && choice.active().backend != BackendName::OpenCl {
             metrics.backend_state(BackendName::OpenCl, BackendState::Down);
         }
-        Ok(Self { commands: Some(commands), state, queue, choice, metrics, running, thread: Some(thread) })
+        Ok(Self {
+            commands: Some(commands),
+            state,
+            queue,
+            choice,
+            answering,
+            metrics,
+            running,
+            thread: Some(thread),
+        })
     }
 
     /// Gives engines their roles, each role to one of them: their metrics show under them. An engine without a role shows none.
@@ -195,6 +209,11 @@ impl Engine {
     /// Which backend was chosen, and why.
     pub fn choice(&self) -> &BackendChoice {
         &self.choice
+    }
+
+    /// The backends that may answer, as configured: the one in use, and then what answers should it fail.
+    pub fn backends(&self) -> &[Description] {
+        &self.choice.backends[..self.answering]
     }
 
     /// Whether the backend in use can answer; where it cannot, another may, as configured.

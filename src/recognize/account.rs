@@ -59,10 +59,10 @@ impl Recognizer {
             candidate.map(|candidate| (candidate.backend.as_str(), standing.active().backend.as_str()));
         let (reason, sentence) = match (answering, self.moved(), names) {
             (Seat::Candidate, Some(because), Some((candidate, standing))) => {
-                (ChoiceReason::Promoted, format!("{candidate} was promoted over {standing}: {because}"))
+                (ChoiceReason::Promoted, format!("{candidate} was promoted over {standing} ({because})"))
             }
             (Seat::Standing, Some(because), Some((candidate, _))) => {
-                (standing.reason, format!("{}; {candidate} was taken back: {because}", standing.sentence))
+                (standing.reason, format!("{}; {candidate} was taken back ({because})", standing.sentence))
             }
             (Seat::Standing | Seat::Candidate, _, _) => (standing.reason, standing.sentence.clone()),
         };
@@ -74,15 +74,13 @@ impl Recognizer {
     fn backends(&self, seat: Seat) -> Vec<BackendAccount> {
         let Ok(engine) = self.engine_of(seat) else { return Vec::new() };
         let own = if seat == self.answering() { Part::Primary } else { Part::Shadow };
-        // Nothing stands in for the candidate but the standing engine.
-        let shown = if seat == Seat::Standing { usize::MAX } else { 1 };
         let told = |(place, description): (usize, &Description)| BackendAccount {
             description: description.clone(),
             part: if place == 0 { own } else { Part::Fallback },
             // Only the backend in use can fail; those after it are the CPU.
             up: place > 0 || engine.is_up(),
         };
-        engine.choice().backends.iter().take(shown).enumerate().map(told).collect()
+        engine.backends().iter().enumerate().map(told).collect()
     }
 
     /// What was found on the machine, where an engine looked.

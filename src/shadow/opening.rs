@@ -50,7 +50,7 @@ impl Opening {
         match self.next {
             Next::Trying if self.failures == 0 => {
                 format!(
-                    "{backend} is being opened since {}; nothing is compared until then",
+                    "{backend} has been opening since {}; nothing is compared until it is open",
                     time(self.since_ms)
                 )
             }
@@ -157,7 +157,7 @@ mod tests {
         for (opening, told) in [
             (
                 at(0, "", Next::Trying),
-                "opencl is being opened since 1970-01-01T00:00:01Z; nothing is compared until then",
+                "opencl has been opening since 1970-01-01T00:00:01Z; nothing is compared until it is open",
             ),
             (
                 at(1, "lost", Next::At(2000)),

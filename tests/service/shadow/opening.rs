@@ -46,7 +46,7 @@ async fn a_shadow_that_takes_its_time_keeps_nobody_waiting() {
 
     let report = server.shadow().get_report(GetReportRequest {}).await.unwrap().into_inner();
     let told = report.opening.unwrap().sentence;
-    assert!(told.starts_with("opencl is being opened since "), "{told}");
+    assert!(told.starts_with("opencl has been opening since "), "{told}");
     assert!(!report.gate_met && report.shadow.unwrap().backend == "opencl");
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
     assert_eq!(
@@ -139,7 +139,7 @@ async fn a_promoted_shadow_answers_once_it_is_open() {
     let probes = probes_of(&faces());
     let service = InProcess::start(settings(), sound()).await;
     service.shadow().promote("tried", Force::Yes).unwrap();
-    assert_eq!(service.recognizer.account().sentence, "opencl was promoted over cpu: tried");
+    assert_eq!(service.recognizer.account().sentence, "opencl was promoted over cpu (tried)");
     service.stop().await;
 
     let switch = Switch::on();
@@ -151,7 +151,7 @@ async fn a_promoted_shadow_answers_once_it_is_open() {
     until("it is open", async || service.shadow().report().opening.is_none().then_some(())).await;
     assert_eq!(service.recognize(&probes).await.1.backend, "opencl");
     let account = service.recognizer.account();
-    assert_eq!(account.sentence, "opencl was promoted over cpu: tried");
+    assert_eq!(account.sentence, "opencl was promoted over cpu (tried)");
     assert_eq!(service.shadow().report().backend_reason, account.sentence);
     service.stop().await;
 

@@ -76,9 +76,9 @@ async fn command_line(server: &Server) {
     assert_eq!(told.code, Some(1));
     assert!(told.stderr.contains("FailedPrecondition: the gate is not met"), "{}", told.stderr);
     assert_eq!(run(server, &["promote", "--force", "--reason", "to see"]).ok(), "promoted\n");
-    one_account(server, "opencl", "opencl was promoted over cpu: by an operator: to see").await;
+    one_account(server, "opencl", "opencl was promoted over cpu (by an operator: to see)").await;
     assert_eq!(run(server, &["demote", "--reason", "seen"]).ok(), "demoted\n");
-    let why = "backend.kind is cpu; opencl was taken back: by an operator: seen";
+    let why = "backend.kind is cpu; opencl was taken back (by an operator: seen)";
     one_account(server, "cpu", why).await;
     let told = run(server, &["report"]).stdout;
     assert!(told.contains("(by an operator: seen)") && !told.contains("operator promotes"), "{told}");
