@@ -233,12 +233,13 @@ async fn load_galleries(
 ) -> Result<impl Future<Output = ()> + use<>, ServerError> {
     let loaded = tokio::task::spawn_blocking(move || {
         let recognizer = Arc::new(load(&settings)?);
+        // Before the shadow's backend may answer, which is told over it.
+        load::announce(&recognizer, &mut gauges.lock().unwrap_or_else(PoisonError::into_inner));
         let shadow = cast_shadow(&settings, &recognizer, open_shadow)?;
         Ok::<_, LoadError>((recognizer, shadow))
     });
     let loaded = loaded.await.map_err(|error| LoadError::Panicked(error.to_string()))?;
     let (recognizer, shadow) = loaded?;
-    load::announce(&recognizer, &mut gauges.lock().unwrap_or_else(PoisonError::into_inner));
     let ended = recognizer.standing().ended();
     serving.cast_shadow(shadow);
     serving.serve(Some(recognizer));

@@ -1,7 +1,7 @@
 //! Shadow mode: a second backend answers the same probes again, so that one may move to it on evidence.
 //!
-//! Its backend is opened beside all that is served ([`opening`]). After a request is answered it may be handed over ([`Shadow::offer`]: a look at two numbers and one step that never waits). A
-//! thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
+//! Its backend is opened beside all that is served ([`opening`]). After a request is answered it may be handed over
+//! ([`Shadow::offer`]: a look at two numbers and one step that never waits). A thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
 //! answers ([`compare`], pure), counts ([`evidence`]), keeps disagreements ([`record`], [`journal`]), and judges whether the shadow is
 //! fit to answer ([`gate`], [`bounds`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
 //!
