@@ -65,7 +65,7 @@ impl Recognizer {
         let mut galleries = BTreeMap::new();
         for snapshot in snapshots {
             let snapshot = Arc::new(snapshot);
-            engine.load(Arc::clone(&snapshot))?;
+            engine.load(Arc::clone(&snapshot), None)?;
             galleries.insert(snapshot.profile().name.clone(), snapshot);
         }
         Ok(Self {
@@ -80,7 +80,7 @@ impl Recognizer {
     /// Seats a candidate beside the standing engine. It makes the galleries ready by itself; nobody waits for it.
     #[must_use]
     pub fn with_candidate(mut self, candidate: Engine) -> Self {
-        self.galleries().for_each(|snapshot| candidate.prepare(snapshot));
+        self.galleries().for_each(|snapshot| candidate.prepare(snapshot, None));
         self.candidate = Some(candidate);
         self
     }
@@ -165,19 +165,31 @@ impl Recognizer {
     pub fn replace(&self, snapshot: Snapshot) -> Result<Arc<Snapshot>, EngineError> {
         let snapshot = Arc::new(snapshot);
         let seat = self.answering();
-        self.engine_of(seat)?.load(Arc::clone(&snapshot))?;
+        let former = self.gallery(&snapshot.profile().name).ok();
+        self.engine_of(seat)?.load(Arc::clone(&snapshot), former.as_ref())?;
         let mut galleries = self.galleries.write().unwrap_or_else(PoisonError::into_inner);
         galleries.insert(snapshot.profile().name.clone(), Arc::clone(&snapshot));
         drop(galleries);
         if let Ok(other) = self.engine_of(seat.other()) {
-            other.prepare(Arc::clone(&snapshot));
+            other.prepare(Arc::clone(&snapshot), former.as_ref());
         }
+        drop(former);
+        self.release_unused();
         Ok(snapshot)
     }
 
     /// No longer serves a gallery.
     pub fn withdraw(&self, name: &str) {
-        self.galleries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let withdrawn = self.galleries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        drop(withdrawn);
+        self.release_unused();
+    }
+
+    fn release_unused(&self) {
+        self.standing.release_unused();
+        if let Some(candidate) = &self.candidate {
+            candidate.release_unused();
+        }
     }
 
     /// What applies to a probe whose best identity stands at this place: what is asked for, else the identity's own, else the gallery's,

@@ -46,7 +46,7 @@ impl Shared {
     ) -> Self {
         if ledger.rollout.promoted {
             let readied = recognizer.engine_of(Seat::Candidate).and_then(|candidate| {
-                recognizer.galleries().try_for_each(|snapshot| candidate.load(snapshot).map(|_| ()))
+                recognizer.galleries().try_for_each(|snapshot| candidate.load(snapshot, None).map(|_| ()))
             });
             match readied {
                 Ok(()) => recognizer.let_answer(Seat::Candidate),
