@@ -4,17 +4,24 @@
 //! is lost. Its thread is left behind with all it holds, and every further call fails at once. A new one may be started beside it.
 //!
 //! A job takes its probes along, since a lost thread may read them for ever; their memory, and that of the answer, travels back and is used
-//! again. One job is under way at a time, so answers come in the order of the jobs.
+//! again. One scan is under way at a time, so answers come in the order of the jobs; rows are made ready a little at a time, while there is
+//! nothing else to do ([`loading`]).
 
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::domain::Matrix;
+use crate::domain::{Kept, Matrix};
 
-use super::{Ask, Backend, BackendError, Description, Loaded, RowSet, ScreenJob, Screened};
+use super::{Ask, Backend, BackendError, Description, Former, Loaded, Loading, RowSet, ScreenJob, Screened};
+
+mod loading;
+
+pub use loading::GuardedLoading;
 
 /// How long the thread is waited for at the end, so that the device is released in order.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
@@ -69,15 +76,26 @@ struct Ends {
 }
 
 enum Job {
-    Load { place: u64, rows: Arc<Matrix> },
+    Load(Box<LoadJob>),
     Screen { place: u64, batch: Box<Batch> },
     Class { place: u64, k: usize },
     Release { place: u64 },
 }
 
+/// Rows to make ready.
+struct LoadJob {
+    place: u64,
+    rows: Arc<Matrix>,
+    /// Where the former generation is held, and what is kept of it.
+    former: Option<(u64, Arc<[Kept]>)>,
+    /// How many steps were made.
+    steps: Arc<AtomicU64>,
+    /// For the bytes held, in the end.
+    done: Sender<Result<u64, BackendError>>,
+}
+
 enum Answer {
     Opened(Result<Description, BackendError>),
-    Loaded(Result<u64, BackendError>),
     Screened { result: Result<(), BackendError>, batch: Box<Batch>, device_bytes: u64 },
     Class(usize),
 }
@@ -112,35 +130,25 @@ impl Guarded {
             })?;
         match link.answer(LOADING)? {
             Answer::Opened(opened) => Ok(Self { description: opened?, link }),
-            Answer::Loaded(_) | Answer::Screened { .. } | Answer::Class(_) => Err(link.out_of_order()),
+            Answer::Screened { .. } | Answer::Class(_) => Err(link.out_of_order()),
         }
     }
 
     /// As [`Backend::load`], in a type that may go to another thread.
     pub fn load_rows(&mut self, rows: &Arc<Matrix>) -> Result<GuardedRows, BackendError> {
-        let place = self.begin_load(rows);
-        self.finish_load(place)
+        self.begin_load(rows, None).wait()
     }
 
-    /// Begins to load rows, at the place that is answered; [`Self::finish_load`] must come before anything else is asked.
-    pub(super) fn begin_load(&mut self, rows: &Arc<Matrix>) -> u64 {
-        let place = self.link.next_place();
-        self.link.tell(Job::Load { place, rows: Arc::clone(rows) });
-        place
-    }
-
-    /// Waits for the rows that are being loaded.
-    pub(super) fn finish_load(&mut self, place: u64) -> Result<GuardedRows, BackendError> {
-        match self.link.answer(LOADING)? {
-            Answer::Loaded(loaded) => Ok(GuardedRows {
-                link: Arc::clone(&self.link),
-                place,
-                device_bytes: loaded?,
-                classes: Mutex::default(),
-                batch: None,
-            }),
-            Answer::Opened(_) | Answer::Screened { .. } | Answer::Class(_) => Err(self.link.out_of_order()),
-        }
+    /// Begins to load rows, out of those of a former generation where they are the same.
+    pub(super) fn begin_load(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<(&GuardedRows, &Arc<[Kept]>)>,
+    ) -> GuardedLoading {
+        let former = former
+            .filter(|(former, _)| Arc::ptr_eq(&former.link, &self.link))
+            .map(|(former, kept)| (former.place, Arc::clone(kept)));
+        GuardedLoading::begin(&self.link, rows, former)
     }
 }
 
@@ -151,6 +159,18 @@ impl Backend for Guarded {
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
         Ok(Box::new(self.load_rows(rows)?))
+    }
+
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        let former = former.and_then(|Former { rows, kept }| {
+            let rows: &dyn Any = rows;
+            Some((rows.downcast_ref::<GuardedRows>()?, kept))
+        });
+        Ok(Box::new(self.begin_load(rows, former)))
     }
 }
 
@@ -172,7 +192,7 @@ impl GuardedRows {
                 self.device_bytes = device_bytes;
                 result
             }
-            Answer::Opened(_) | Answer::Loaded(_) | Answer::Class(_) => Err(self.link.out_of_order()),
+            Answer::Opened(_) | Answer::Class(_) => Err(self.link.out_of_order()),
         }
     }
 }
@@ -252,13 +272,20 @@ impl Link {
             Err(RecvTimeoutError::Timeout) => BackendError::TimedOut { device: device(), limit },
             Err(RecvTimeoutError::Disconnected) => BackendError::Ended { device: device() },
         };
-        (ends.jobs, ends.lost) = (None, Some(lost.clone()));
-        Err(lost)
+        Err(ends.lose(lost))
     }
 
     /// A fault of ours: answers come in the order of the jobs.
     fn out_of_order(&self) -> BackendError {
         BackendError::Device { device: self.device.clone(), reason: "answers out of order".to_owned() }
+    }
+}
+
+impl Ends {
+    /// Lets the thread go, for this reason or an earlier one, which is answered.
+    fn lose(&mut self, because: BackendError) -> BackendError {
+        self.jobs = None;
+        self.lost.get_or_insert(because).clone()
     }
 }
 
@@ -339,16 +366,29 @@ fn serve<B: Backend>(
             return;
         }
     };
-    // Dropped before the backend, in whose memory it may lie.
+    // Dropped before the backend, in whose memory they may lie.
     let mut held: HashMap<u64, Box<dyn Loaded>> = HashMap::new();
+    let mut coming = VecDeque::new();
     let _ = answers.send(Answer::Opened(Ok(backend.description().clone())));
-    while let Some(job) = soon(JOB_SPIN, || jobs.try_recv().ok()).or_else(|| jobs.recv().ok()) {
+    loop {
+        let job = if coming.is_empty() {
+            soon(JOB_SPIN, || jobs.try_recv().ok()).or_else(|| jobs.recv().ok())
+        } else {
+            match jobs.try_recv() {
+                Ok(job) => Some(job),
+                Err(TryRecvError::Empty) => {
+                    loading::go_on(&mut coming, &mut held);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => None,
+            }
+        };
+        let Some(job) = job else { return };
         let answer = match job {
-            Job::Load { place, rows } => Answer::Loaded(backend.load(&rows).map(|rows| {
-                let bytes = rows.device_bytes();
-                held.insert(place, rows);
-                bytes
-            })),
+            Job::Load(job) => {
+                coming.extend(loading::begin(&mut backend, *job, &held));
+                continue;
+            }
             Job::Screen { place, mut batch } => {
                 let Some(rows) = held.get_mut(&place) else { return };
                 let result = batch.screen(&mut **rows);
@@ -357,6 +397,7 @@ fn serve<B: Backend>(
             Job::Class { place, k } => Answer::Class(held.get(&place).map_or(0, |rows| rows.k_class(k))),
             Job::Release { place } => {
                 held.remove(&place);
+                coming.retain(|one: &loading::Coming| one.place != place);
                 continue;
             }
         };

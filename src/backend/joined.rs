@@ -3,13 +3,15 @@
 //! Every device numbers rows as the gallery does. A probe's candidates are those of all shares, and what is known of the rows left out holds
 //! for each share by itself. One device that fails fails the scan: the others hold only their shares.
 
+use std::any::Any;
 use std::sync::Arc;
 
-use crate::domain::Matrix;
+use crate::domain::{Kept, Matrix};
 
-use super::guard::{Guarded, GuardedRows};
+use super::guard::{Guarded, GuardedLoading, GuardedRows};
 use super::{
-    Backend, BackendError, Candidates, Coverage, Description, Loaded, ScreenJob, ScreenTiming, Screened,
+    Backend, BackendError, Candidates, Coverage, Description, Former, Loaded, Loading, ScreenJob,
+    ScreenTiming, Screened,
 };
 
 /// More than rounding to `f32` takes off a score, or adds to it.
@@ -52,12 +54,55 @@ impl Joined {
 
     /// As [`Backend::load`], in a type that may go to another thread.
     pub fn load_rows(&mut self, rows: &Arc<Matrix>) -> Result<JoinedRows, BackendError> {
-        let places: Vec<u64> = self.devices.iter_mut().map(|device| device.begin_load(rows)).collect();
-        // Every one is waited for, whatever became of the others.
-        let loaded: Vec<Result<GuardedRows, BackendError>> =
-            self.devices.iter_mut().zip(places).map(|(device, place)| device.finish_load(place)).collect();
-        let holding = |rows| Ok(Holding { rows: rows?, found: Screened::default() });
-        Ok(JoinedRows { shares: loaded.into_iter().map(holding).collect::<Result<_, _>>()? })
+        self.begin_rows(rows, None).wait()
+    }
+
+    fn begin_rows(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<(&JoinedRows, &Arc<[Kept]>)>,
+    ) -> JoinedLoading {
+        let begin = |(place, device): (usize, &mut Guarded)| {
+            let former = former.and_then(|(former, kept)| Some((&former.shares.get(place)?.rows, kept)));
+            (device.begin_load(rows, former), None)
+        };
+        JoinedLoading { shares: self.devices.iter_mut().enumerate().map(begin).collect() }
+    }
+}
+
+/// Each device's share on its way, and what is there of it.
+struct JoinedLoading {
+    shares: Vec<(GuardedLoading, Option<GuardedRows>)>,
+}
+
+impl JoinedLoading {
+    fn wait(self) -> Result<JoinedRows, BackendError> {
+        let loaded = self.shares.into_iter().map(|(loading, _)| loading.wait());
+        Ok(JoinedRows::new(loaded.collect::<Result<_, _>>()?))
+    }
+}
+
+impl Loading for JoinedLoading {
+    fn look(&mut self) -> Option<Result<Box<dyn Loaded>, BackendError>> {
+        for (loading, there) in self.shares.iter_mut().filter(|(_, there)| there.is_none()) {
+            match loading.look_rows() {
+                None => {}
+                Some(Ok(rows)) => *there = Some(rows),
+                Some(Err(error)) => return Some(Err(error)),
+            }
+        }
+        if self.shares.iter().any(|(_, there)| there.is_none()) {
+            return None;
+        }
+        let rows = self.shares.drain(..).filter_map(|(_, there)| there).collect();
+        Some(Ok(Box::new(JoinedRows::new(rows))))
+    }
+}
+
+impl JoinedRows {
+    fn new(shares: Vec<GuardedRows>) -> Self {
+        let holding = |rows| Holding { rows, found: Screened::default() };
+        Self { shares: shares.into_iter().map(holding).collect() }
     }
 }
 
@@ -68,6 +113,18 @@ impl Backend for Joined {
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
         Ok(Box::new(self.load_rows(rows)?))
+    }
+
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        let former = former.and_then(|Former { rows, kept }| {
+            let rows: &dyn Any = rows;
+            Some((rows.downcast_ref::<JoinedRows>()?, kept))
+        });
+        Ok(Box::new(self.begin_rows(rows, former)))
     }
 }
 

@@ -7,9 +7,11 @@
 pub mod cpu;
 pub mod guard;
 pub mod joined;
+mod loading;
 pub mod opencl;
 pub mod reference;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use thiserror::Error;
 
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
+
+pub use loading::{Former, Loading, Ready};
 
 /// What a backend is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +40,20 @@ pub trait Backend {
 
     /// Makes a gallery's rows ready for scanning, wherever this backend wants them. Dropping the answer releases them.
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError>;
+
+    /// As [`Self::load`], a little at a time, while what was loaded before is scanned. A backend may take what it has of the
+    /// `former` generation from there.
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        _former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        Ok(Box::new(Ready::new(self.load(rows)?)))
+    }
 }
 
 /// Rows made ready for scanning.
-pub trait Loaded {
+pub trait Loaded: Any {
     /// Finds candidates for every probe. Each probe's candidates hold distinct rows, none of which the probe skips.
     ///
     /// What was found before is overwritten in `into`, which is handed in again and again so that its memory is. After an error

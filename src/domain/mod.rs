@@ -4,6 +4,7 @@
 //! [`Embedding`] need not ask whether it is finite.
 
 mod embedding;
+mod kept;
 mod matrix;
 mod pages;
 mod prototype;
@@ -11,6 +12,7 @@ mod score;
 mod tuning;
 
 pub use embedding::{Embedding, EmbeddingError, MAX_DIM, NormPolicy};
+pub use kept::Kept;
 pub use matrix::{Matrix, RowAlignment};
 pub use pages::{advise_large_pages, return_free_pages, return_large_blocks};
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name};

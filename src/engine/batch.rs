@@ -59,11 +59,6 @@ impl<K: PartialEq, T> Waiting<K, T> {
         self.groups.is_empty()
     }
 
-    /// Whether a request of a group like this waits.
-    pub(super) fn any(&self, like: impl Fn(&K) -> bool) -> bool {
-        self.groups.iter().any(|group| like(&group.key))
-    }
-
     /// Takes in a request of at least one probe.
     pub(super) fn push(&mut self, key: K, item: T, probes: usize) {
         debug_assert!(probes > 0, "a request of no probes would wait for ever");

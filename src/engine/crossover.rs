@@ -90,6 +90,23 @@ impl Crossover {
         rows.abs_diff(self.rows) as f64 <= SAME_WITHIN * self.rows as f64
     }
 
+    /// What would be measured of so many rows, if all times grow with their number: for a gallery that comes while others are
+    /// served, who would have to wait for a measurement.
+    pub(super) fn scaled(&self, rows: usize) -> Self {
+        let scale = |ns: u64| (u128::from(ns) * rows as u128 / self.rows.max(1) as u128) as u64;
+        let timing = |timing: &BatchTiming| BatchTiming {
+            probes: timing.probes,
+            cpu_ns: scale(timing.cpu_ns),
+            device_ns: scale(timing.device_ns),
+        };
+        Self { timings: self.timings.iter().map(timing).collect(), rows, most: self.most }
+    }
+
+    /// By how many rows it differs.
+    pub(super) fn distance(&self, rows: usize) -> usize {
+        self.rows.abs_diff(rows)
+    }
+
     /// Which backend scans a batch of so many probes.
     pub fn faster(&self, probes: usize) -> BackendName {
         let cpu = self.estimate(probes, |timing| timing.cpu_ns);

@@ -39,6 +39,7 @@ pub use scan::{Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 use crate::backend::cpu::{CpuBackend, NoInstructions};
 use crate::backend::{Backend, BackendError, Description};
 use crate::config::{BackendKind, BackendSettings, Fallback};
+use crate::domain::Kept;
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState, EngineMetrics, Role};
 use plan::Plan;
@@ -116,6 +117,12 @@ impl State {
         self.crossovers.lock().unwrap_or_else(PoisonError::into_inner).get(gallery).cloned()
     }
 
+    /// What was measured of the gallery whose size is nearest to so many rows.
+    fn nearest_crossover(&self, rows: usize) -> Option<Arc<Crossover>> {
+        let all = self.crossovers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().min_by_key(|crossover| crossover.distance(rows)).cloned()
+    }
+
     fn measured(&self, gallery: &str, crossover: Crossover) -> Arc<Crossover> {
         let crossover = Arc::new(crossover);
         let mut all = self.crossovers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,8 +132,18 @@ impl State {
 }
 
 enum Command {
-    Load { snapshot: Arc<Snapshot>, reply: oneshot::Sender<Result<u64, EngineError>> },
+    Load(Wanted),
+    ReleaseUnused,
     Scan { request: ScanRequest, queued: Instant, reply: oneshot::Sender<Result<ScanAnswer, EngineError>> },
+}
+
+/// A generation to make ready.
+struct Wanted {
+    snapshot: Arc<Snapshot>,
+    /// The one before it, and what is kept of that.
+    former: Option<(Arc<Snapshot>, Arc<[Kept]>)>,
+    /// For the device bytes held then.
+    reply: oneshot::Sender<Result<u64, EngineError>>,
 }
 
 impl Engine {
@@ -237,23 +254,46 @@ impl Engine {
         self.state.waiting.load(Ordering::Relaxed)
     }
 
-    /// Makes a generation ready for scanning, in place of the gallery's former one; answers the device bytes now held.
+    /// Makes a generation ready for scanning; answers the device bytes then held. Scans go on meanwhile; a device copies what it has of the
+    /// `former` generation instead of getting it from the host again. Each generation is held for as long as its snapshot is held
+    /// outside of the engine.
+    ///
     /// Blocks: not for a runtime thread.
-    pub fn load(&self, snapshot: Arc<Snapshot>) -> Result<u64, EngineError> {
+    pub fn load(&self, snapshot: Arc<Snapshot>, former: Option<&Arc<Snapshot>>) -> Result<u64, EngineError> {
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or(EngineError::Stopped)?;
-        commands.blocking_send(Command::Load { snapshot, reply }).map_err(|_| EngineError::Stopped)?;
+        let wanted = Wanted { former: self.kept(&snapshot, former), snapshot, reply };
+        commands.blocking_send(Command::Load(wanted)).map_err(|_| EngineError::Stopped)?;
         answer.blocking_recv().map_err(|_| EngineError::Stopped)?
     }
 
-    /// Asks for a generation to be made ready, in place of the gallery's former one, and does not wait. Where the queue is full that is
-    /// forgotten: what is scanned is made ready in any case, only the former generation then stays beside it.
-    pub fn prepare(&self, snapshot: Arc<Snapshot>) {
+    /// As [`Self::load`], without waiting for the generation to be ready. Where the queue is full it is made ready when it is first
+    /// scanned, and that scan waits. Compares generations: not for a runtime thread.
+    pub fn prepare(&self, snapshot: Arc<Snapshot>, former: Option<&Arc<Snapshot>>) {
         let (reply, _) = oneshot::channel();
+        let wanted = Wanted { former: self.kept(&snapshot, former), snapshot, reply };
         if let Some(commands) = &self.commands
-            && commands.try_send(Command::Load { snapshot, reply }).is_err()
+            && commands.try_send(Command::Load(wanted)).is_err()
         {
             tracing::debug!("a generation is made ready when it is first scanned");
+        }
+    }
+
+    /// What a device need not be sent again.
+    fn kept(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        former: Option<&Arc<Snapshot>>,
+    ) -> Option<(Arc<Snapshot>, Arc<[Kept]>)> {
+        let former = former.filter(|_| self.choice.active().backend == BackendName::OpenCl)?;
+        Some((Arc::clone(former), snapshot.kept_of(former)))
+    }
+
+    /// Lets the engine release generations whose snapshots nobody holds any more. It does so after each batch too.
+    pub fn release_unused(&self) {
+        if let Some(commands) = &self.commands {
+            // A full queue means batches.
+            let _ = commands.try_send(Command::ReleaseUnused);
         }
     }
 

@@ -3,7 +3,12 @@
 //! The primary backend holds every gallery that it can. One that it failed is held by the CPU for a while, where the
 //! configuration allows that, and then the primary is tried again. Where the device as a whole failed, all of its galleries are, and it is
 //! brought back beside the scans ([`Outage`]). Where the faster backend is to scan, the CPU holds a gallery beside the device if it
-//! is faster for some batches ([`Crossover`]), or alone if it is for all. A former generation stays for as long as requests wait for it, beside the new one.
+//! is faster for some batches ([`Crossover`]), or alone if it is for all.
+//!
+//! A generation that is to be served is made ready beside the scans ([`coming`]), and held for as long as somebody outside holds its snapshot: those
+//! who serve it, and requests that came before a later one.
+
+mod coming;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,16 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::crossover::{Crossover, Measured};
+use super::crossover::Crossover;
 use super::outage::{Outage, Recovered};
 use super::pauses::Pauses;
 use super::plan::{self, BackendFallback, Reopen};
-use super::{EngineError, State};
+use super::{EngineError, State, Wanted};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, BackendError, Loaded};
 use crate::config::Fallback;
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState};
+use coming::Coming;
 
 /// One generation of a gallery, loaded by the primary backend or, where that failed, by the CPU.
 pub(super) struct Resident {
@@ -62,8 +68,7 @@ impl Resident {
     }
 
     fn is(&self, snapshot: &Snapshot) -> bool {
-        let (own, other) = (self.snapshot.profile(), snapshot.profile());
-        own.generation == other.generation && own.name == other.name
+        self.snapshot.is_same(snapshot)
     }
 }
 
@@ -83,6 +88,9 @@ pub(super) struct Residents {
     /// Why the primary is not what was wished for, from the start.
     standing_fallback: Option<BackendFallback>,
     held: Vec<Resident>,
+    coming: Vec<Coming>,
+    /// Whether anything was: until then nobody is kept waiting by what is made ready.
+    asked: bool,
     state: Arc<State>,
     /// Device memory as last shown.
     shown_bytes: Cell<u64>,
@@ -102,6 +110,8 @@ impl Residents {
             fallback: Fallback::Fail,
             standing_fallback: None,
             held: Vec::new(),
+            coming: Vec::new(),
+            asked: false,
             state,
             shown_bytes: Cell::new(0),
         }
@@ -125,22 +135,21 @@ impl Residents {
         self
     }
 
-    /// Makes a generation ready, in place of those of its gallery that nobody waits for; device bytes held by all galleries then.
-    pub(super) fn load(
-        &mut self,
-        snapshot: &Arc<Snapshot>,
-        awaited: impl Fn(&str, u64) -> bool,
-    ) -> Result<u64, EngineError> {
-        // A former generation's memory is released before the new one's is taken.
-        self.held.retain(|held| {
-            let profile = held.snapshot.profile();
-            let replaced =
-                profile.name == snapshot.profile().name && !awaited(&profile.name, profile.generation);
-            !(replaced || held.is(snapshot))
-        });
-        let resident = self.settle(snapshot)?;
-        self.put_back(resident);
-        Ok(self.shown_bytes.get())
+    /// Makes a generation ready: at once while nothing was asked yet, else beside the scans.
+    pub(super) fn load(&mut self, wanted: Wanted) {
+        self.release_unused();
+        let Wanted { snapshot, former, reply } = wanted;
+        let held = self.held.iter().any(|held| held.is(&snapshot));
+        let loaded = if held {
+            Ok(())
+        } else if self.asked {
+            self.begin(&snapshot, former, Some(reply));
+            return;
+        } else {
+            self.settle(&snapshot).map(|resident| self.put_back(resident))
+        };
+        // Who gave up waiting does not hear it.
+        let _ = reply.send(loaded.map(|()| self.shown_bytes.get()).map_err(EngineError::Backend));
     }
 
     /// How a backend tells apart numbers of rows asked for (see [`Loaded::k_class`]).
@@ -148,13 +157,22 @@ impl Residents {
         self.held.iter().find(|held| held.is(snapshot)).map_or(0, |held| held.rows.k_class(k))
     }
 
-    /// Takes a generation out, to be scanned and put back; loads it if need be.
+    /// Takes a generation out, to be scanned and put back; makes it ready if need be.
     pub(super) fn take(&mut self, snapshot: &Arc<Snapshot>) -> Result<Resident, BackendError> {
+        self.asked = true;
         self.see_to_the_outage();
-        let place = self.held.iter().position(|held| held.is(snapshot));
-        let held = place.map(|place| self.held.swap_remove(place));
-        match held.filter(|held| held.retry_at.is_none_or(|at| Instant::now() < at)) {
-            Some(resident) => Ok(resident),
+        self.see_to_the_coming();
+        let now = Instant::now();
+        match self.held.iter_mut().find(|held| held.is(snapshot)) {
+            Some(held) => {
+                if held.retry_at.take_if(|at| *at <= now).is_some() {
+                    self.begin(snapshot, None, None);
+                }
+            }
+            None => self.await_the_coming(snapshot),
+        }
+        match self.held.iter().position(|held| held.is(snapshot)) {
+            Some(place) => Ok(self.held.swap_remove(place)),
             None => self.settle(snapshot),
         }
     }
@@ -164,123 +182,38 @@ impl Residents {
         self.show_memory();
     }
 
-    /// Releases a generation that nobody waits for, if its gallery has a later one.
-    pub(super) fn release_former(&mut self, snapshot: &Snapshot) {
-        let (name, generation) = (&snapshot.profile().name, snapshot.profile().generation);
-        let later = |held: &Resident| {
-            held.snapshot.profile().name == *name && held.snapshot.profile().generation > generation
-        };
-        if self.held.iter().any(later) {
-            self.held.retain(|held| !held.is(snapshot));
+    /// Releases generations whose snapshots nobody outside holds any more.
+    pub(super) fn release_unused(&mut self) {
+        self.give_up_the_unused();
+        let held = self.held.len();
+        self.held.retain(|held| Arc::strong_count(&held.snapshot) > 1);
+        if self.held.len() != held {
             self.show_memory();
         }
     }
 
-    /// Loads a generation on the primary backend, else on the CPU.
-    fn settle(&mut self, snapshot: &Arc<Snapshot>) -> Result<Resident, BackendError> {
-        if let Some(outage) = &self.outage {
-            return self.on_cpu(snapshot, &outage.because, None);
-        }
-        let loaded = self.primary.load(snapshot.matrix()).and_then(|rows| self.of_primary(snapshot, rows));
-        match loaded {
-            Ok(resident) => {
-                self.seen_up(BackendState::Up);
-                if let Some(pauses) = self.gallery_pauses.get_mut(&snapshot.profile().name) {
-                    pauses.recovered(Instant::now());
-                }
-                Ok(resident)
-            }
-            Err(error) => self.settle_on_cpu(snapshot, error),
-        }
-    }
-
-    /// A generation that the primary backend holds; or the CPU, beside it or in its place, where that is faster and may be chosen.
-    fn of_primary(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        mut rows: Box<dyn Loaded>,
-    ) -> Result<Resident, BackendError> {
-        let resident = |rows, backend, beside| Resident {
-            snapshot: Arc::clone(snapshot),
-            rows,
-            backend,
-            fallback: self.standing_fallback.clone(),
-            retry_at: None,
-            beside,
-        };
-        let primary = self.primary.description().backend;
-        let Some(most) = self.measured_to.filter(|_| primary == BackendName::OpenCl) else {
-            return Ok(resident(rows, primary, None));
-        };
-        let (gallery, matrix) = (&snapshot.profile().name, snapshot.matrix());
-        let mut cpu = self.cpu.clone();
-        let known = self.state.crossover(gallery).filter(|known| known.holds_for(matrix.rows()));
-        let (crossover, on_cpu) = match known {
-            Some(known) => (known, None),
-            None => match Crossover::measure(&mut *rows, &mut cpu, matrix, most)? {
-                Some(Measured { crossover, on_cpu }) => {
-                    tracing::info!(gallery, choice = crossover.sentence(), "CPU and device timed");
-                    (self.state.measured(gallery, crossover), on_cpu)
-                }
-                None => return Ok(resident(rows, primary, None)),
-            },
-        };
-        let always = crossover.always();
-        if always == Some(primary) {
-            return Ok(resident(rows, primary, None));
-        }
-        let on_cpu = match on_cpu {
-            Some(on_cpu) => on_cpu,
-            None => cpu.load(matrix)?,
-        };
-        Ok(match always {
-            Some(backend) => resident(on_cpu, backend, None),
-            None => resident(rows, primary, Some(Beside { rows: on_cpu, crossover })),
-        })
-    }
-
-    /// Loads a generation on the CPU because the primary failed to load or to scan it, where the configuration allows that.
+    /// Makes a generation ready on the CPU because the primary failed to scan it, where the configuration allows that.
     pub(super) fn settle_on_cpu(
         &mut self,
         snapshot: &Arc<Snapshot>,
         because: BackendError,
     ) -> Result<Resident, BackendError> {
+        let retry_at = self.failed(snapshot, &because);
+        self.in_its_place(snapshot, &because, retry_at)
+    }
+
+    /// What a failure of the primary costs; when the gallery is to be tried again by itself, if it is.
+    fn failed(&mut self, snapshot: &Snapshot, because: &BackendError) -> Option<Instant> {
         let holds_others = self.held.iter().any(|held| held.backend == self.primary.description().backend);
         // Where nothing else is on the device, opening it anew costs nobody anything, and mends more than trying again would.
         if self.reopen.is_some() && (because.is_of_device() || !holds_others) {
-            self.take_out(&because);
-            return self.on_cpu(snapshot, &because, None);
+            self.take_out(because);
+            return None;
         }
         self.seen_up(BackendState::Down);
-        self.note_failure(&because);
+        self.note_failure(because);
         let pauses = self.gallery_pauses.entry(snapshot.profile().name.clone()).or_default();
-        let retry_at = pauses.failed(Instant::now());
-        self.on_cpu(snapshot, &because, Some(retry_at))
-    }
-
-    fn on_cpu(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        because: &BackendError,
-        retry_at: Option<Instant>,
-    ) -> Result<Resident, BackendError> {
-        if self.fallback == Fallback::Fail || self.primary.description().backend != BackendName::OpenCl {
-            return Err(because.clone());
-        }
-        let gallery = &snapshot.profile().name;
-        tracing::warn!(gallery, error = %because, "the backend failed; the CPU answers");
-        let mut cpu = self.cpu.clone();
-        Ok(Resident {
-            snapshot: Arc::clone(snapshot),
-            rows: cpu.load(snapshot.matrix())?,
-            backend: cpu.description().backend,
-            fallback: Some(BackendFallback {
-                reason: plan::reason_of(because),
-                sentence: plan::sentence_of(because),
-            }),
-            retry_at,
-            beside: None,
-        })
+        Some(pauses.failed(Instant::now()))
     }
 
     /// Takes the device out of service: what it holds is released, and it is tried again after a pause.
@@ -296,6 +229,7 @@ impl Residents {
             "the device is taken out of service"
         );
         self.held.retain(|held| held.backend != name);
+        self.divert_the_coming(because);
         self.outage = Some(Outage::new(because.clone(), retry_at));
         self.seen_up(BackendState::Down);
         self.note_failure(because);

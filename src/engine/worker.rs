@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::batch::{Slice, Turn, Waiting};
 use super::pass::{Pass, Pending};
@@ -20,6 +21,9 @@ use crate::backend::guard;
 use crate::config::BackendSettings;
 use crate::gallery::Snapshot;
 use crate::telemetry::{self, BackendName, BackendState};
+
+/// How long the queue is left alone while generations are on their way and nothing else is to be done.
+const COMING_WATCH: Duration = Duration::from_micros(200);
 
 /// How long the queue is watched after a device has scanned.
 const DEVICE_WATCH: Duration = Duration::from_micros(100);
@@ -48,6 +52,14 @@ impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.snapshot, &other.snapshot) && self.k_class == other.k_class
     }
+}
+
+/// What came while nothing was to be scanned.
+enum Come {
+    Command(Command),
+    Nothing,
+    /// Every handle is gone.
+    End,
 }
 
 impl Worker {
@@ -87,11 +99,13 @@ impl Worker {
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         self.residents.seen_up(BackendState::Up);
         loop {
+            self.residents.see_to_the_coming();
             if self.waiting.is_empty() {
                 let soon = guard::soon(self.watch, || commands.try_recv().ok());
-                match soon.or_else(|| commands.blocking_recv()) {
-                    Some(command) => self.take(command),
-                    None => return,
+                match soon.map_or_else(|| self.next(&mut commands), Come::Command) {
+                    Come::Command(command) => self.take(command),
+                    Come::Nothing => continue,
+                    Come::End => return,
                 }
             }
             while let Ok(command) = commands.try_recv() {
@@ -102,18 +116,25 @@ impl Worker {
         }
     }
 
+    /// Waits for a command: for a moment only while generations are on their way, which nothing else tells of.
+    fn next(&self, commands: &mut mpsc::Receiver<Command>) -> Come {
+        if !self.residents.any_coming() {
+            return commands.blocking_recv().map_or(Come::End, Come::Command);
+        }
+        match commands.try_recv() {
+            Ok(command) => Come::Command(command),
+            Err(TryRecvError::Empty) => {
+                std::thread::sleep(COMING_WATCH);
+                Come::Nothing
+            }
+            Err(TryRecvError::Disconnected) => Come::End,
+        }
+    }
+
     fn take(&mut self, command: Command) {
         match command {
-            Command::Load { snapshot, reply } => {
-                let waiting = &self.waiting;
-                let awaited = |gallery: &str, generation: u64| {
-                    waiting.any(|group| {
-                        let profile = group.snapshot.profile();
-                        profile.generation == generation && profile.name == gallery
-                    })
-                };
-                let _ = reply.send(self.residents.load(&snapshot, awaited));
-            }
+            Command::Load(wanted) => self.residents.load(wanted),
+            Command::ReleaseUnused => self.residents.release_unused(),
             Command::Scan { request, queued, reply } => {
                 let probes = request.probes.rows();
                 let k_class = self.residents.k_class(&request.snapshot, request.k);
@@ -135,7 +156,6 @@ impl Worker {
         let whole = slices.iter().filter(|slice| turn.is_last(slice)).count();
         state.waiting.fetch_sub(whole, Ordering::Relaxed);
         telemetry::batch_scanned(slices.iter().map(|slice| slice.probes.len()).sum());
-        let snapshot = Arc::clone(&turn.key().snapshot);
         // A fault of ours costs the batch that met it, not the requests of others.
         let answered = std::panic::AssertUnwindSafe(|| answer(residents, pass, &mut turn, slices));
         let answered = std::panic::catch_unwind(answered).unwrap_or_else(|_| {
@@ -158,9 +178,7 @@ impl Worker {
                 state.waiting.fetch_sub(slices.len() - whole, Ordering::Relaxed);
             }
         }
-        if !waiting.any(|group| Arc::ptr_eq(&group.snapshot, &snapshot)) {
-            residents.release_former(&snapshot);
-        }
+        residents.release_unused();
     }
 }
 

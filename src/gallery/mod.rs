@@ -7,6 +7,7 @@
 mod compact;
 mod files;
 pub mod formats;
+mod kept;
 mod profile;
 mod record;
 mod snapshot;

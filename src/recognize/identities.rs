@@ -189,7 +189,7 @@ mod tests {
         let flags = vec!["backend.kind=reference".to_owned()];
         let settings = config::load(&Sources { flags, ..Sources::default() }).unwrap();
         let engine = Engine::start(&settings.backend, 1).unwrap();
-        engine.load(Arc::clone(&query.snapshot)).unwrap();
+        engine.load(Arc::clone(&query.snapshot), None).unwrap();
         let (mut ranker, mut ks) = (Ranker::new(query), Vec::new());
         while let Some(request) = ranker.next_scan() {
             ks.push(request.k);

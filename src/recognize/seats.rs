@@ -69,7 +69,7 @@ impl Recognizer {
         let mut galleries = BTreeMap::new();
         for snapshot in snapshots {
             let snapshot = Arc::new(snapshot);
-            engine.load(Arc::clone(&snapshot))?;
+            engine.load(Arc::clone(&snapshot), None)?;
             galleries.insert(snapshot.profile().name.clone(), snapshot);
         }
         Ok(Self::of(engine, galleries, defaults))
@@ -109,7 +109,7 @@ impl Recognizer {
         let galleries = self.galleries.read().unwrap_or_else(PoisonError::into_inner);
         for snapshot in galleries.values() {
             if !ready.iter().any(|one| Arc::ptr_eq(one, snapshot)) {
-                candidate.prepare(Arc::clone(snapshot));
+                candidate.prepare(Arc::clone(snapshot), None);
             }
         }
     }
@@ -201,19 +201,31 @@ impl Recognizer {
     pub fn replace(&self, snapshot: Snapshot) -> Result<Arc<Snapshot>, EngineError> {
         let snapshot = Arc::new(snapshot);
         let seat = self.answering();
-        self.engine_of(seat)?.load(Arc::clone(&snapshot))?;
+        let former = self.gallery(&snapshot.profile().name).ok();
+        self.engine_of(seat)?.load(Arc::clone(&snapshot), former.as_ref())?;
         let mut galleries = self.galleries.write().unwrap_or_else(PoisonError::into_inner);
         galleries.insert(snapshot.profile().name.clone(), Arc::clone(&snapshot));
         drop(galleries);
         if let Ok(other) = self.engine_of(seat.other()) {
-            other.prepare(Arc::clone(&snapshot));
+            other.prepare(Arc::clone(&snapshot), former.as_ref());
         }
+        drop(former);
+        self.release_unused();
         Ok(snapshot)
     }
 
     /// No longer serves a gallery.
     pub fn withdraw(&self, name: &str) {
-        self.galleries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let withdrawn = self.galleries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        drop(withdrawn);
+        self.release_unused();
+    }
+
+    fn release_unused(&self) {
+        self.standing.release_unused();
+        if let Some(candidate) = self.candidate.get() {
+            candidate.release_unused();
+        }
     }
 
     /// What applies to a probe whose best identity stands at this place: what is asked for, else the identity's own, else the gallery's,

@@ -135,7 +135,7 @@ impl Opener {
 fn opened(open: &Open, settings: &BackendSettings, ready: Vec<Arc<Snapshot>>) -> Result<Opened, EngineError> {
     let engine = open(settings)?;
     for snapshot in &ready {
-        engine.load(Arc::clone(snapshot))?;
+        engine.load(Arc::clone(snapshot), None)?;
     }
     Ok(Opened { engine, ready })
 }

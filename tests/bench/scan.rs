@@ -139,7 +139,7 @@ fn search(criterion: &mut Criterion) {
         let profile = GalleryProfile::named("bench", DIM);
         let snapshot = Arc::new(Snapshot::new(profile, Vec::new(), prototypes.collect()));
         let engine = Engine::start(&settings().backend, 1).expect("the CPU is there");
-        engine.load(Arc::clone(&snapshot)).expect("memory");
+        engine.load(Arc::clone(&snapshot), None).expect("memory");
         for count in [1, 16, 256] {
             let request = ScanRequest {
                 snapshot: Arc::clone(&snapshot),

@@ -27,7 +27,7 @@ fn gallery(name: &str, rows: usize, dim: usize) -> Arc<Snapshot> {
 fn engine(galleries: &[Arc<Snapshot>], flags: &[&str], queue: usize) -> Engine {
     let engine = Engine::start(&settings(Path::new("unused"), flags).backend, queue).unwrap();
     for snapshot in galleries {
-        engine.load(Arc::clone(snapshot)).unwrap();
+        engine.load(Arc::clone(snapshot), None).unwrap();
     }
     engine
 }
@@ -184,7 +184,7 @@ fn a_former_generation_is_scanned_for_those_who_asked_for_it() {
         while engine.waiting() == 0 {
             std::thread::yield_now();
         }
-        engine.load(Arc::clone(&later)).unwrap();
+        engine.load(Arc::clone(&later), None).unwrap();
         assert_eq!(bits(&engine.scan_blocking(new).unwrap()), expected[1]);
         assert_eq!(bits(&scanning.join().unwrap()), expected[0]);
     });

@@ -16,7 +16,7 @@ const CHUNK_ROWS: &str = "backend.opencl.chunk_rows=700";
 fn scan(snapshot: &Arc<Snapshot>, request: &ScanRequest, flags: &[&str]) -> ScanAnswer {
     let flags: Vec<&str> = flags.iter().copied().chain([CHUNK_ROWS]).collect();
     let engine = Engine::start(&settings(Path::new("unused"), &flags).backend, 1).unwrap();
-    engine.load(Arc::clone(snapshot)).unwrap();
+    engine.load(Arc::clone(snapshot), None).unwrap();
     engine.scan_blocking(request.clone()).unwrap()
 }
 

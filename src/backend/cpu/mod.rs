@@ -10,6 +10,7 @@
 mod float;
 mod fma;
 mod kernel;
+mod loading;
 mod multiply;
 mod ordered;
 mod peak;
@@ -29,10 +30,14 @@ use rayon::ThreadPool;
 use thiserror::Error;
 
 use self::kernel::Kernel;
+use self::loading::Quantizing;
 use self::quantized::{QuantizedProbes, QuantizedRows};
 use self::select::Wanted;
 use self::sweep::Sweep;
-use super::{Backend, BackendError, Candidates, Coverage, Description, Loaded, ScreenJob, Screened};
+use super::{
+    Backend, BackendError, Candidates, Coverage, Description, Former, Loaded, Loading, Ready, ScreenJob,
+    Screened,
+};
 use crate::config::{CpuSettings, Instructions};
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
@@ -129,8 +134,18 @@ impl Backend for CpuBackend {
         let quantize = |kernel: &'static Kernel| (kernel, QuantizedRows::new(rows, kernel));
         let quantized = scratch.sweep.pool().install(|| self.kernel.map(quantize));
         drop(scratch);
-        let (rows, scratch) = (Arc::clone(rows), Rc::clone(&self.scratch));
-        Ok(Box::new(CpuRows { rows, quantized, scratch, distrust: 0 }))
+        Ok(Box::new(CpuRows::new(self, rows, quantized)))
+    }
+
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        _former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        match self.kernel.and_then(|kernel| Quantizing::begin(self, rows, kernel)) {
+            Some(quantizing) => Ok(Box::new(quantizing)),
+            None => Ok(Box::new(Ready::new(self.load(rows)?))),
+        }
     }
 }
 
@@ -140,6 +155,17 @@ struct CpuRows {
     scratch: Rc<RefCell<Scratch>>,
     /// Scans left that are done in `f32` at once.
     distrust: u32,
+}
+
+impl CpuRows {
+    fn new(
+        backend: &CpuBackend,
+        rows: &Arc<Matrix>,
+        quantized: Option<(&'static Kernel, QuantizedRows)>,
+    ) -> Self {
+        let (rows, scratch) = (Arc::clone(rows), Rc::clone(&backend.scratch));
+        Self { rows, quantized, scratch, distrust: 0 }
+    }
 }
 
 impl Loaded for CpuRows {

@@ -161,3 +161,110 @@ fn what_cannot_be_opened_says_why() {
     let panicked = Guarded::start("made", LONG, || -> Result<Made, BackendError> { panic!("made to") });
     assert!(matches!(panicked, Err(BackendError::Ended { .. })));
 }
+
+/// The reference, which makes rows ready step by step; counts what is on its way.
+struct Slow(ReferenceBackend, Arc<AtomicUsize>);
+
+/// Rows that say how many they took over from a former generation, as bytes.
+struct Inherited(Box<dyn Loaded>, u64);
+
+struct SlowLoading {
+    rows: Option<Inherited>,
+    steps: usize,
+    alive: Arc<AtomicUsize>,
+}
+
+const STEPS: usize = 100;
+
+/// So many rows are never made ready.
+const ENDLESS: usize = 1;
+
+impl Backend for Slow {
+    fn description(&self) -> &Description {
+        self.0.description()
+    }
+
+    fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
+        self.0.load(rows)
+    }
+
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        let kept = former.map_or(0, |former| former.kept.iter().map(|kept| kept.count as u64).sum());
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let steps = if rows.rows() == ENDLESS { usize::MAX } else { STEPS };
+        let inherited = Inherited(self.0.load(rows)?, kept);
+        Ok(Box::new(SlowLoading { rows: Some(inherited), steps, alive: Arc::clone(&self.1) }))
+    }
+}
+
+impl Loaded for Inherited {
+    fn screen(&mut self, job: &ScreenJob<'_>, into: &mut Screened) -> Result<(), BackendError> {
+        self.0.screen(job, into)
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.1
+    }
+}
+
+impl Loading for SlowLoading {
+    fn look(&mut self) -> Option<Result<Box<dyn Loaded>, BackendError>> {
+        if self.steps == usize::MAX {
+            std::thread::sleep(Duration::from_secs(5));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+        self.steps -= 1;
+        self.rows.take_if(|_| self.steps == 0).map(|rows| Ok(Box::new(rows) as Box<dyn Loaded>))
+    }
+}
+
+impl Drop for SlowLoading {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn slow(limit: Duration) -> (Guarded, Arc<AtomicUsize>) {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&alive);
+    let open = move || Ok(Slow(ReferenceBackend::default(), counted));
+    (Guarded::start("made", limit, open).unwrap(), alive)
+}
+
+#[test]
+fn scans_are_answered_while_rows_are_made_ready() {
+    let (mut guarded, alive) = slow(LONG);
+    let (mut former, mut found) = (guarded.load_rows(&rows()).unwrap(), Screened::default());
+    let kept: Arc<[Kept]> = Arc::new([Kept { from: 3, to: 0, count: 7 }, Kept { from: 11, to: 9, count: 4 }]);
+    let mut coming = guarded.begin_load(&rows(), Some((&former, &kept)));
+    for _ in 0..20 {
+        screen(&mut former, 3, &mut found).unwrap();
+        assert!(coming.look_rows().is_none());
+    }
+    let mut later = coming.wait().unwrap();
+    assert_eq!((former.device_bytes(), later.device_bytes()), (0, 11));
+    screen(&mut later, 3, &mut found).unwrap();
+    // What another thread holds is of no use to this one.
+    let (mut other, _) = slow(LONG);
+    assert_eq!(other.begin_load(&rows(), Some((&former, &kept))).wait().unwrap().device_bytes(), 0);
+    // Given up, it goes.
+    drop(guarded.begin_load(&rows(), None));
+    let started = Instant::now();
+    while alive.load(Ordering::SeqCst) > 0 {
+        assert!(started.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_backend_that_hangs_while_it_makes_rows_ready_is_lost() {
+    let (mut guarded, _) = slow(Duration::from_millis(5));
+    let endless = Arc::new(Matrix::from_rows(2, [&[1.0, 0.0][..]]));
+    let lost = guarded.load_rows(&endless).unwrap_err();
+    assert_eq!(lost.to_string(), "OpenCL device made: no answer within 50ms (backend.opencl.timeout)");
+    assert!(matches!(guarded.load_rows(&rows()), Err(BackendError::TimedOut { .. })));
+}

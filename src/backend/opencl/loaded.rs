@@ -51,6 +51,11 @@ impl LoadedRows {
         Ok(loaded)
     }
 
+    /// The rows.
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
     /// Builds the kernels that serving the first `top_k` of the rows needs, for any number of probes; how many those are.
     pub(super) fn warm_up(&self, top_k: usize) -> Result<usize, BackendError> {
         let engine = &mut *self.engine.borrow_mut();

@@ -27,6 +27,7 @@ mod tune;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ use crate::config::OpenClSettings;
 use crate::domain::Matrix;
 use crate::telemetry::BackendName;
 
-use super::{Backend, BackendError, Description, Loaded};
+use super::{Backend, BackendError, Description, Former, Loaded, Loading};
 
 pub use choose::{
     DeviceKind, DeviceRecord, DeviceSurvey, Fault, FaultKind, NoDevice, NoDeviceReason, PlatformRecord,
@@ -52,7 +53,7 @@ use driver::platform;
 use lanes::{Scratch, Tuning};
 use loaded::{Engine, LoadedRows};
 use program::{Programs, Sources};
-use rows::{Budget, Placement, Rows};
+use rows::{Budget, ComingRows, Placement, Rows};
 use tiled::{Arithmetic, Memory};
 
 /// The OpenCL devices of this machine, and which one these settings take. The drivers are asked in this process, and trusted.
@@ -178,15 +179,6 @@ impl OpenClBackend {
     fn placement(&self, rows: usize) -> Placement {
         Placement { range: self.share.rows(rows), chunk_rows: self.chunk_rows, zero_copy: self.zero_copy }
     }
-
-    /// Builds the kernels that serving these rows needs, if the settings say so.
-    fn warm_up(&self, rows: &LoadedRows) -> Result<(), BackendError> {
-        let Some(top_k) = self.warm_up_top_k else { return Ok(()) };
-        let started = Instant::now();
-        let count = rows.warm_up(top_k)?;
-        tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
-        Ok(())
-    }
 }
 
 /// What `lookalike tune` found fastest on a device, else what suits its kind.
@@ -218,6 +210,25 @@ impl Backend for OpenClBackend {
     }
 
     fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
+        let mut coming = self.coming(rows, None)?;
+        loop {
+            if let Some(loaded) = coming.look() {
+                return loaded;
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        rows: &Arc<Matrix>,
+        former: Option<Former<'_>>,
+    ) -> Result<Box<dyn Loading>, BackendError> {
+        Ok(Box::new(self.coming(rows, former)?))
+    }
+}
+
+impl OpenClBackend {
+    fn coming(&mut self, rows: &Arc<Matrix>, former: Option<Former<'_>>) -> Result<Coming, BackendError> {
         // Row numbers are 32 bits wide on the device, and the highest means "none".
         if rows.rows() >= u32::MAX as usize {
             return Err(BackendError::OutOfMemory {
@@ -226,10 +237,48 @@ impl Backend for OpenClBackend {
                 available: u64::from(u32::MAX) - 1,
             });
         }
-        let placement = self.placement(rows.rows());
-        let rows = Rows::load(&self.engine.borrow().device, rows, placement, &self.budget)?;
-        let loaded = LoadedRows::new(&self.engine, rows)?;
-        self.warm_up(&loaded)?;
-        Ok(Box::new(loaded))
+        let former = former.and_then(|Former { rows, kept }| {
+            let rows: &dyn Any = rows;
+            Some((rows.downcast_ref::<LoadedRows>()?.rows(), &**kept))
+        });
+        let how = (self.placement(rows.rows()), &self.budget);
+        let rows = Rows::begin(&self.engine.borrow().device, rows, how, former)?;
+        let (engine, warm_up_top_k) = (Rc::clone(&self.engine), self.warm_up_top_k);
+        Ok(Coming { engine, rows: Some(rows), warm_up_top_k })
+    }
+}
+
+/// Rows on their way to the device.
+#[derive(Debug)]
+struct Coming {
+    engine: Rc<RefCell<Engine>>,
+    /// `None` once they are there.
+    rows: Option<ComingRows>,
+    warm_up_top_k: Option<usize>,
+}
+
+impl Coming {
+    /// Readies the rows, all of which are there, and builds the kernels that serving them needs, if the settings say so.
+    fn ready(&self, rows: ComingRows) -> Result<LoadedRows, BackendError> {
+        let loaded = LoadedRows::new(&self.engine, rows.arrived())?;
+        if let Some(top_k) = self.warm_up_top_k {
+            let started = Instant::now();
+            let count = loaded.warm_up(top_k)?;
+            tracing::info!(kernels = count, elapsed = ?started.elapsed(), "kernels built");
+        }
+        Ok(loaded)
+    }
+}
+
+impl Loading for Coming {
+    fn look(&mut self) -> Option<Result<Box<dyn Loaded>, BackendError>> {
+        match self.rows.as_mut()?.step(&self.engine.borrow().device) {
+            Ok(false) => return None,
+            Ok(true) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        let rows = self.rows.take()?;
+        let loaded = self.ready(rows);
+        Some(loaded.map(|loaded| Box::new(loaded) as Box<dyn Loaded>))
     }
 }

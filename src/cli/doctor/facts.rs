@@ -232,7 +232,7 @@ fn rate(settings: &BackendSettings, kind: BackendKind) -> anyhow::Result<Rate> {
     let engine = Engine::start(&settings, 1)?;
     let (snapshot, probes) = made::gallery(ROWS, PROBES);
     let snapshot = Arc::new(snapshot);
-    engine.load(Arc::clone(&snapshot))?;
+    engine.load(Arc::clone(&snapshot), None)?;
     let fastest_s = |count: usize| -> anyhow::Result<f64> {
         let rows = probes.iter().take(count).map(Embedding::as_slice);
         let request = ScanRequest {

@@ -1,13 +1,15 @@
 //! What one failure costs: a gallery, or all that is on the device, and how it comes back.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use tokio::sync::oneshot;
 
 use super::super::verify::tests::fan;
 use super::*;
-use crate::backend::Description;
 use crate::backend::guard::Guarded;
 use crate::backend::joined::Joined;
 use crate::backend::reference::ReferenceBackend;
+use crate::backend::{Description, Former, Loading};
 use crate::config::CpuSettings;
 use crate::domain::Matrix;
 use crate::gallery::GalleryProfile;
@@ -51,7 +53,7 @@ fn residents(well: &Arc<AtomicBool>) -> (Residents, [Arc<Snapshot>; 2]) {
     let other = Snapshot::new(GalleryProfile::named("other", 2), Vec::new(), Vec::new());
     let snapshots = [Arc::new(fan(20)), Arc::new(other)];
     for snapshot in &snapshots {
-        residents.load(snapshot, |_, _| false).unwrap();
+        load(&mut residents, snapshot).try_recv().unwrap().unwrap();
     }
     (residents, snapshots)
 }
@@ -123,4 +125,132 @@ fn a_kernel_that_fails_one_gallery_costs_no_other() {
     drop(residents.take(&other).unwrap());
     fail(&mut residents, &one, broken_kernel());
     assert!(residents.outage.is_some());
+}
+
+/// The reference on the CPU's side of things, which makes rows ready only while it is let; counts what it made ready.
+struct Gated {
+    inner: ReferenceBackend,
+    gate: Arc<AtomicBool>,
+    loaded: Arc<AtomicUsize>,
+}
+
+struct Behind {
+    rows: Option<Box<dyn Loaded>>,
+    gate: Arc<AtomicBool>,
+}
+
+impl Backend for Gated {
+    fn description(&self) -> &Description {
+        self.inner.description()
+    }
+
+    fn load(&mut self, rows: &Arc<Matrix>) -> Result<Box<dyn Loaded>, BackendError> {
+        self.loaded.fetch_add(1, Ordering::SeqCst);
+        self.inner.load(rows)
+    }
+
+    fn begin(&mut self, rows: &Arc<Matrix>, _: Option<Former<'_>>) -> Result<Box<dyn Loading>, BackendError> {
+        Ok(Box::new(Behind { rows: Some(self.load(rows)?), gate: Arc::clone(&self.gate) }))
+    }
+}
+
+impl Loading for Behind {
+    fn look(&mut self) -> Option<Result<Box<dyn Loaded>, BackendError>> {
+        self.rows.take_if(|_| self.gate.load(Ordering::SeqCst)).map(Ok)
+    }
+}
+
+fn generation(generation: u64) -> Arc<Snapshot> {
+    let profile = GalleryProfile { generation, ..GalleryProfile::named("one", 2) };
+    Arc::new(Snapshot::new(profile, Vec::new(), Vec::new()))
+}
+
+fn gated() -> (Residents, Arc<AtomicBool>, Arc<AtomicUsize>) {
+    let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
+    let cpu = CpuBackend::new(pool, &CpuSettings { threads: 1, instructions: None }).unwrap();
+    let (gate, loaded) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let primary =
+        Gated { inner: ReferenceBackend::default(), gate: Arc::clone(&gate), loaded: Arc::clone(&loaded) };
+    (Residents::new(Box::new(primary), cpu, Arc::new(State::new())), gate, loaded)
+}
+
+fn load(residents: &mut Residents, snapshot: &Arc<Snapshot>) -> oneshot::Receiver<Result<u64, EngineError>> {
+    let (reply, loaded) = oneshot::channel();
+    residents.load(Wanted { snapshot: Arc::clone(snapshot), former: None, reply });
+    loaded
+}
+
+#[test]
+fn a_later_generation_is_made_ready_while_the_former_is_scanned() {
+    let (mut residents, gate, loaded) = gated();
+    let (former, later) = (generation(1), generation(2));
+    // Nobody asks yet: at once.
+    load(&mut residents, &former).try_recv().unwrap().unwrap();
+    for _ in 0..3 {
+        let resident = residents.take(&former).unwrap();
+        residents.put_back(resident);
+    }
+    let mut coming = load(&mut residents, &later);
+    for _ in 0..3 {
+        let resident = residents.take(&former).unwrap();
+        assert!(coming.try_recv().is_err() && residents.any_coming());
+        residents.put_back(resident);
+    }
+    gate.store(true, Ordering::SeqCst);
+    residents.see_to_the_coming();
+    coming.try_recv().unwrap().unwrap();
+    assert!(!residents.any_coming());
+    // Both are held while both are asked for, and none is made ready again.
+    for snapshot in [&former, &later, &former] {
+        let resident = residents.take(snapshot).unwrap();
+        residents.put_back(resident);
+        residents.release_unused();
+    }
+    assert_eq!((residents.held.len(), loaded.load(Ordering::SeqCst)), (2, 2));
+    drop(former);
+    residents.release_unused();
+    assert_eq!(residents.held.len(), 1);
+}
+
+#[test]
+fn who_asks_for_what_is_on_its_way_waits_for_it_and_what_nobody_wants_is_given_up() {
+    let (mut residents, gate, loaded) = gated();
+    let (one, other, unwanted) = (generation(1), generation(2), generation(3));
+    load(&mut residents, &one).try_recv().unwrap().unwrap();
+    let resident = residents.take(&one).unwrap();
+    residents.put_back(resident);
+    let mut coming =
+        [load(&mut residents, &other), load(&mut residents, &other), load(&mut residents, &unwanted)];
+    drop(unwanted);
+    residents.release_unused();
+    assert!(matches!(coming[2].try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            gate.store(true, Ordering::SeqCst);
+        });
+        let resident = residents.take(&other).unwrap();
+        residents.put_back(resident);
+    });
+    for told in &mut coming[..2] {
+        told.try_recv().unwrap().unwrap();
+    }
+    assert_eq!(loaded.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_device_lost_while_a_generation_is_on_its_way_leaves_it_to_the_cpu() {
+    let (mut residents, [one, _other]) = residents(&Arc::new(AtomicBool::new(false)));
+    let resident = residents.take(&one).unwrap();
+    residents.put_back(resident);
+    let later = generation(77);
+    let mut coming = load(&mut residents, &later);
+    residents.take_out(&lost());
+    let started = Instant::now();
+    while residents.any_coming() {
+        assert!(started.elapsed().as_secs() < 60);
+        residents.see_to_the_coming();
+    }
+    coming.try_recv().unwrap().unwrap();
+    assert_eq!(holder(&mut residents, &later), (BackendName::Cpu, Some(FallbackReason::DeviceError)));
 }

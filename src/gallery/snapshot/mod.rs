@@ -86,6 +86,11 @@ impl Snapshot {
         &self.matrix
     }
 
+    /// Whether both are the same generation of the same gallery.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.profile.generation, &self.profile.name) == (other.profile.generation, &other.profile.name)
+    }
+
     /// How many prototypes there are.
     pub fn row_count(&self) -> usize {
         self.matrix.rows()
@@ -165,6 +170,11 @@ impl Snapshot {
     /// The physical rows of an identity; none for an unknown name.
     pub fn rows_of_identity(&self, name: &str) -> Option<Range<usize>> {
         self.place_of(name).map(|place| self.rows_of(place))
+    }
+
+    /// The physical row of the prototype of that id in the identity at a place among [`Self::identities`].
+    pub fn prototype_in(&self, place: usize, id: &str) -> Option<usize> {
+        self.prototype_ids.places_within(id, self.rows_of(place)).next()
     }
 
     /// The physical rows that `reference` names: `identity/prototype_id` one, a bare `prototype_id` every one that carries

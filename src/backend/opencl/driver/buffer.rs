@@ -147,7 +147,17 @@ impl Device {
         buffer: &Buffer<T>,
         values: &[T],
     ) -> Result<(), BackendError> {
-        assert!(values.len() <= buffer.len, "{} values into a buffer of {}", values.len(), buffer.len);
+        self.write_at((buffer, 0), values)
+    }
+
+    /// Copies `values` into `buffer`, from this element on.
+    pub(in crate::backend::opencl) fn write_at<T: Element>(
+        &self,
+        (buffer, first): (&Buffer<T>, usize),
+        values: &[T],
+    ) -> Result<(), BackendError> {
+        let room = buffer.len.saturating_sub(first);
+        assert!(values.len() <= room, "{} values where there is room for {room}", values.len());
         if values.is_empty() {
             return Ok(());
         }
@@ -157,7 +167,7 @@ impl Device {
                 self.queue.0,
                 buffer.memory.0,
                 ffi::CL_TRUE,
-                0,
+                first * size_of::<T>(),
                 size_of_val(values),
                 values.as_ptr().cast(),
                 0,
@@ -167,6 +177,38 @@ impl Device {
         };
         let bytes = size_of_val(values);
         Failure::check("clEnqueueWriteBuffer", status)
+            .map_err(|failure| self.failed_with_memory(failure, "a copy of values", bytes))
+    }
+
+    /// Has `count` elements copied from one buffer to another on the device, each from this element on, and does not wait for it.
+    pub(in crate::backend::opencl) fn copy<T: Element>(
+        &self,
+        (from, first): (&Buffer<T>, usize),
+        (to, place): (&Buffer<T>, usize),
+        count: usize,
+    ) -> Result<(), BackendError> {
+        assert!(
+            first + count <= from.len && place + count <= to.len,
+            "{count} values from {first} of {} to {place} of {}",
+            from.len,
+            to.len
+        );
+        // SAFETY: two buffers of this context that hold these elements; the driver keeps both until the copy is over.
+        let status = unsafe {
+            ffi::clEnqueueCopyBuffer(
+                self.queue.0,
+                from.memory.0,
+                to.memory.0,
+                first * size_of::<T>(),
+                place * size_of::<T>(),
+                count * size_of::<T>(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        let bytes = count * size_of::<T>();
+        Failure::check("clEnqueueCopyBuffer", status)
             .map_err(|failure| self.failed_with_memory(failure, "a copy of values", bytes))
     }
 

@@ -6,19 +6,23 @@
 //! while one is scanned. Rows that were streamed because another gallery held the memory become resident once that one is gone.
 
 mod budget;
+mod fill;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::backend::BackendError;
-use crate::domain::Matrix;
+use crate::domain::{Kept, Matrix};
 
 use super::driver::buffer::Buffer;
 use super::driver::device::{Device, Event};
 
 pub(super) use budget::{Budget, Reservation};
+use fill::Filling;
 use stream::Stream;
 
 /// Rows of a chunk that is streamed, where the settings do not say: copied and scanned in turn, so neither should take long.
@@ -35,7 +39,7 @@ pub(super) struct Placement {
     pub(super) zero_copy: bool,
 }
 
-/// Rows on, or on their way to, the device.
+/// Rows that a device scans.
 #[derive(Debug)]
 pub(super) struct Rows {
     place: Place,
@@ -45,13 +49,34 @@ pub(super) struct Rows {
     budget: Rc<Budget>,
 }
 
+/// Rows on their way to the device.
+#[derive(Debug)]
+pub(super) struct ComingRows {
+    rows: Rows,
+    /// What is to be brought, and whereto.
+    filling: Option<(Filling, Rc<Resident>)>,
+}
+
+/// Rows in buffers of the device.
+#[derive(Debug)]
+struct Resident {
+    chunks: Vec<Buffer<f32>>,
+    layout: Layout,
+    _reservation: Reservation,
+}
+
+/// Which rows of a gallery lie in chunks, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Layout {
+    range: Range<usize>,
+    /// At least 1.
+    per_chunk: usize,
+}
+
 #[derive(Debug)]
 enum Place {
     Shared(Vec<Buffer<f32>>),
-    Resident {
-        chunks: Vec<Buffer<f32>>,
-        _reservation: Reservation,
-    },
+    Resident(Rc<Resident>),
     /// `may_settle`: the memory limit alone stood in the way, so that it is worth trying again.
     Streamed {
         stream: Box<Stream>,
@@ -59,21 +84,33 @@ enum Place {
     },
 }
 
-/// What came of bringing all rows to the device.
+/// What came of asking for memory for all rows.
 enum Attempt {
-    Resident(Place),
+    Resident(Rc<Resident>),
     OverBudget,
     OutOfMemory,
 }
 
 impl Rows {
-    /// Brings rows of `matrix` to the device.
+    /// Brings rows of `matrix` to the device, and waits for it.
     pub(super) fn load(
         device: &Device,
         matrix: &Arc<Matrix>,
         placement: Placement,
         budget: &Rc<Budget>,
     ) -> Result<Self, BackendError> {
+        let mut coming = Self::begin(device, matrix, (placement, budget), None)?;
+        while !coming.step(device)? {}
+        Ok(coming.rows)
+    }
+
+    /// Begins to bring rows of `matrix` to the device; those that stay are copied out of the former generation.
+    pub(super) fn begin(
+        device: &Device,
+        matrix: &Arc<Matrix>,
+        (placement, budget): (Placement, &Rc<Budget>),
+        former: Option<(&Self, &[Kept])>,
+    ) -> Result<ComingRows, BackendError> {
         let of = Source { device, matrix, rows: &placement.range };
         let wished = placement.wished(usize::MAX);
         if placement.zero_copy && device.shares_memory() {
@@ -81,23 +118,30 @@ impl Rows {
             let chunks = chunks(&placement.range, per_chunk).map(|chunk| device.share(matrix, chunk));
             let place = Place::Shared(chunks.collect::<Result<_, _>>()?);
             let (matrix, budget) = (Arc::clone(matrix), Rc::clone(budget));
-            return Ok(Self { place, matrix, placement, per_chunk, budget });
+            let rows = Self { place, matrix, placement, per_chunk, budget };
+            return Ok(ComingRows { rows, filling: None });
         }
-        let mut per_chunk = of.fitting_rows(wished, budget.limit)?;
+        let per_chunk = of.fitting_rows(wished, budget.limit)?;
         let attempt = of.resident(per_chunk, budget)?;
         let may_settle = matches!(attempt, Attempt::OverBudget);
-        let place = match attempt {
-            Attempt::Resident(place) => place,
+        let (per_chunk, place, filling) = match attempt {
+            Attempt::Resident(resident) => {
+                let former = former.and_then(|(former, kept)| match &former.place {
+                    Place::Resident(resident) if former.matrix.stride() == matrix.stride() => {
+                        Some((resident, kept))
+                    }
+                    Place::Resident(_) | Place::Shared(_) | Place::Streamed { .. } => None,
+                });
+                let filling = Filling::new(&resident.layout, matrix.stride(), former);
+                (per_chunk, Place::Resident(Rc::clone(&resident)), Some((filling, resident)))
+            }
             Attempt::OverBudget | Attempt::OutOfMemory => {
-                // Two buffers are to fit, where more than one row does.
-                let most = (budget.limit / 2).max(of.row_bytes()).min(budget.limit);
-                per_chunk = of.fitting_rows(placement.wished(STREAMED_ROWS), most)?;
-                let stream = Stream::new(device, per_chunk * matrix.stride())?;
-                Place::Streamed { stream: Box::new(stream), may_settle }
+                let (per_chunk, place) = of.streamed(&placement, budget, may_settle)?;
+                (per_chunk, place, None)
             }
         };
         let (matrix, budget) = (Arc::clone(matrix), Rc::clone(budget));
-        Ok(Self { place, matrix, placement, per_chunk, budget })
+        Ok(ComingRows { rows: Self { place, matrix, placement, per_chunk, budget }, filling })
     }
 
     /// The whole gallery's rows as the host has them.
@@ -133,8 +177,21 @@ impl Rows {
         let of = Source { device, matrix: &self.matrix, rows: &self.placement.range };
         let per_chunk = of.fitting_rows(self.placement.wished(usize::MAX), self.budget.limit)?;
         match of.resident(per_chunk, &self.budget)? {
-            Attempt::Resident(place) => {
-                (self.place, self.per_chunk) = (place, per_chunk);
+            Attempt::Resident(resident) => {
+                let mut filling = Filling::new(&resident.layout, self.matrix.stride(), None);
+                loop {
+                    match filling.step(device, &self.matrix, &resident) {
+                        Ok(false) => {}
+                        Ok(true) => break,
+                        Err(error @ BackendError::OutOfMemory { .. }) => {
+                            no_room(&error);
+                            *may_settle = false;
+                            return Ok(false);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                (self.place, self.per_chunk) = (Place::Resident(resident), per_chunk);
                 return Ok(true);
             }
             Attempt::OverBudget => {}
@@ -146,7 +203,7 @@ impl Rows {
     /// Sets memory aside for what is kept beside rows that stay on the device; `None` where they do not, or the limit forbids it.
     pub(super) fn reserve_beside(&self, bytes: u64) -> Option<Reservation> {
         match self.place {
-            Place::Shared(_) | Place::Resident { .. } => self.budget.reserve(bytes),
+            Place::Shared(_) | Place::Resident(_) => self.budget.reserve(bytes),
             Place::Streamed { .. } => None,
         }
     }
@@ -159,7 +216,7 @@ impl Rows {
     /// Chunk `chunk` of [`Rows::chunks`] on the device, for the commands that come after: waited for if it is streamed.
     pub(super) fn arrive(&self, device: &Device, chunk: usize) -> Result<&Buffer<f32>, BackendError> {
         if let Place::Streamed { stream, .. } = &self.place {
-            self.begin(device, stream, (chunk, None))?;
+            self.begin_chunk(device, stream, (chunk, None))?;
             stream.finish(device, chunk)?;
         }
         Ok(self.arrived(chunk))
@@ -177,13 +234,13 @@ impl Rows {
             Place::Streamed { stream, .. } if (chunk + 1) * self.per_chunk < self.len() => {
                 // A queue may wait for another only for what that one has begun.
                 device.flush()?;
-                self.begin(device, stream, (chunk + 1, before))
+                self.begin_chunk(device, stream, (chunk + 1, before))
             }
-            Place::Streamed { .. } | Place::Shared(_) | Place::Resident { .. } => Ok(()),
+            Place::Streamed { .. } | Place::Shared(_) | Place::Resident(_) => Ok(()),
         }
     }
 
-    fn begin(
+    fn begin_chunk(
         &self,
         device: &Device,
         stream: &Stream,
@@ -197,7 +254,8 @@ impl Rows {
     /// Chunk `chunk` of [`Rows::chunks`], brought there by [`Rows::arrive`].
     pub(super) fn arrived(&self, chunk: usize) -> &Buffer<f32> {
         match &self.place {
-            Place::Shared(chunks) | Place::Resident { chunks, .. } => &chunks[chunk],
+            Place::Shared(chunks) => &chunks[chunk],
+            Place::Resident(resident) => &resident.chunks[chunk],
             Place::Streamed { stream, .. } => stream.buffer(chunk),
         }
     }
@@ -206,11 +264,45 @@ impl Rows {
     pub(super) fn device_bytes(&self) -> u64 {
         let values: usize = match &self.place {
             Place::Shared(_) => 0,
-            Place::Resident { chunks, .. } => chunks.iter().map(Buffer::len).sum(),
+            Place::Resident(resident) => resident.chunks.iter().map(Buffer::len).sum(),
             Place::Streamed { stream, .. } => stream.len(),
         };
         (values * size_of::<f32>()) as u64
     }
+}
+
+impl ComingRows {
+    /// Brings some of them; whether all are there.
+    pub(super) fn step(&mut self, device: &Device) -> Result<bool, BackendError> {
+        let Some((filling, resident)) = &mut self.filling else { return Ok(true) };
+        match filling.step(device, &self.rows.matrix, resident) {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                self.filling = None;
+                Ok(true)
+            }
+            // Some drivers find out that there is no memory when it is asked for, others when it is written to.
+            Err(error @ BackendError::OutOfMemory { .. }) => {
+                no_room(&error);
+                let Rows { matrix, placement, budget, .. } = &self.rows;
+                let of = Source { device, matrix, rows: &placement.range };
+                self.filling = None;
+                (self.rows.per_chunk, self.rows.place) = of.streamed(placement, budget, false)?;
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those rows, once all are there.
+    pub(super) fn arrived(self) -> Rows {
+        self.rows
+    }
+}
+
+/// Others use the device too: what the limit allows may not be there.
+fn no_room(error: &BackendError) {
+    tracing::warn!(%error, "no room for all rows on the device: they are streamed");
 }
 
 impl Placement {
@@ -261,34 +353,37 @@ impl Source<'_> {
         Ok(wished.min(fitting).min(self.rows.len().max(1)))
     }
 
-    /// Brings all rows to the device, if they fit.
+    /// Two buffers that rows pass through, and how many rows a time.
+    fn streamed(
+        &self,
+        placement: &Placement,
+        budget: &Budget,
+        may_settle: bool,
+    ) -> Result<(usize, Place), BackendError> {
+        // Two buffers are to fit, where more than one row does.
+        let most = (budget.limit / 2).max(self.row_bytes()).min(budget.limit);
+        let per_chunk = self.fitting_rows(placement.wished(STREAMED_ROWS), most)?;
+        let stream = Stream::new(self.device, per_chunk * self.matrix.stride())?;
+        Ok((per_chunk, Place::Streamed { stream: Box::new(stream), may_settle }))
+    }
+
+    /// Buffers for all rows, if they fit.
     fn resident(&self, per_chunk: usize, budget: &Rc<Budget>) -> Result<Attempt, BackendError> {
         let Some(reservation) = budget.reserve(self.rows.len() as u64 * self.row_bytes()) else {
             return Ok(Attempt::OverBudget);
         };
         let mut held = Vec::new();
         for chunk in chunks(self.rows, per_chunk) {
-            let block = self.matrix.block(chunk.start, chunk.len());
-            // Some drivers find out that there is no memory when it is asked for, others when it is written to.
-            let copied = self
-                .device
-                .allocate(block.len(), "rows")
-                .and_then(|chunk| self.device.write(&chunk, block).map(|()| held.push(chunk)));
-            match copied {
-                Ok(()) => {}
-                // Others use the device too: what the limit allows may not be there.
-                Err(BackendError::OutOfMemory { what, needed, available }) => {
-                    tracing::warn!(
-                        what,
-                        needed,
-                        available,
-                        "no room for all rows on the device: they are streamed"
-                    );
+            match self.device.allocate(chunk.len() * self.matrix.stride(), "rows") {
+                Ok(chunk) => held.push(chunk),
+                Err(error @ BackendError::OutOfMemory { .. }) => {
+                    no_room(&error);
                     return Ok(Attempt::OutOfMemory);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Attempt::Resident(Place::Resident { chunks: held, _reservation: reservation }))
+        let layout = Layout { range: self.rows.clone(), per_chunk };
+        Ok(Attempt::Resident(Rc::new(Resident { chunks: held, layout, _reservation: reservation })))
     }
 }
