@@ -111,7 +111,7 @@ async fn any_two_backends_can_be_compared() {
     }
 }
 
-fn record(face: &Face) -> PrototypeRecord {
+pub(super) fn record(face: &Face) -> PrototypeRecord {
     PrototypeRecord {
         identity: face.identity.clone(),
         id: face.id.clone(),
