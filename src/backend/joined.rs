@@ -161,8 +161,11 @@ impl Loaded for JoinedRows {
 /// Puts together what was found for one probe, which asks for `k` rows, in every share.
 fn join<'a>(shares: impl Iterator<Item = &'a Candidates> + Clone, k: usize, into: &mut Candidates) {
     into.bound = shares.clone().map(|found| found.bound).fold(0.0, f32::max);
-    // A row that scores less than the k-th of its own share scores less than the k-th of all.
-    into.coverage = if shares.clone().all(|found| found.coverage == Coverage::Exact) {
+    // A row that scores less than the k-th of its own share scores less than the k-th of all. A share without rows to offer adds nothing to that.
+    let exact = |found: &Candidates| found.coverage == Coverage::Exact;
+    let nothing = |found: &Candidates| found.coverage == Coverage::All && found.rows.is_empty();
+    into.coverage = if shares.clone().any(exact) && shares.clone().all(|found| exact(found) || nothing(found))
+    {
         Coverage::Exact
     } else {
         shares.clone().map(|found| as_bound(found, k)).reduce(weaker).unwrap_or_default()

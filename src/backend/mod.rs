@@ -178,7 +178,7 @@ impl Coverage {
 pub struct ScreenTiming {
     /// Dot products and first choice.
     pub scan_ns: u64,
-    /// Merging on the device.
+    /// Merging on the device, where the device is asked how long it takes; else it counts as scanning.
     pub device_merge_ns: u64,
     /// Merging on the host.
     pub host_merge_ns: u64,

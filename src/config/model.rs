@@ -193,6 +193,8 @@ pub struct OpenClSettings {
     pub memory_limit_bytes: Option<u64>,
     /// How it scans.
     pub scan: OpenClScan,
+    /// Whether the driver times every kernel.
+    pub profiling: bool,
     /// A folder with kernels; `None`: the built-in ones.
     pub kernel_dir: Option<PathBuf>,
     /// Where what was found out about devices, compiled kernels among it, is kept.

@@ -189,6 +189,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         ("floats", OpenClScan::Floats),
     ];
     let scan = reader.choice("backend.opencl.scan", &scans);
+    let profiling = reader.flag("backend.opencl.profiling");
     let folder = "backend.opencl.kernel_dir";
     let expected = "an existing folder (in quotes if it reads as a number), or null";
     let kernel_dir = if reader.is_null(folder) {
@@ -213,6 +214,7 @@ fn opencl(reader: &mut Reader<'_>) -> Option<OpenClSettings> {
         allow_cpu_devices: allow_cpu_devices?,
         chunk_rows: chunk_rows?,
         zero_copy: zero_copy?,
+        profiling: profiling?,
         memory_limit_bytes: memory_limit_mib?.map(|mib| mib * BYTES_PER_MIB),
         scan: scan?,
         kernel_dir: kernel_dir?,

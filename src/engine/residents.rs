@@ -67,8 +67,8 @@ impl Resident {
         }
     }
 
-    fn is(&self, snapshot: &Snapshot) -> bool {
-        self.snapshot.is_same(snapshot)
+    fn is(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.snapshot, snapshot)
     }
 }
 
@@ -153,7 +153,7 @@ impl Residents {
     }
 
     /// How a backend tells apart numbers of rows asked for (see [`Loaded::k_class`]).
-    pub(super) fn k_class(&self, snapshot: &Snapshot, k: usize) -> usize {
+    pub(super) fn k_class(&self, snapshot: &Arc<Snapshot>, k: usize) -> usize {
         self.held.iter().find(|held| held.is(snapshot)).map_or(0, |held| held.rows.k_class(k))
     }
 

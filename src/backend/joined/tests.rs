@@ -147,6 +147,8 @@ fn a_claim_holds_for_all_shares_or_is_weakened() {
     let exact = || candidates(&[0.9, 0.7, 0.8], Coverage::Exact);
     let at_most = |score| candidates(&[0.5], Coverage::AtMost(score));
     assert_eq!(join(&[exact(), exact()], 2), Coverage::Exact);
+    assert_eq!(join(&[candidates(&[], Coverage::All), exact()], 2), Coverage::Exact);
+    assert_eq!(join(&[candidates(&[], Coverage::All), candidates(&[], Coverage::All)], 2), Coverage::All);
     assert_eq!(join(&[at_most(0.3), at_most(0.4), candidates(&[], Coverage::All)], 2), Coverage::AtMost(0.4));
     assert_eq!(join(&[at_most(0.3), candidates(&[], Coverage::Unknown)], 2), Coverage::Unknown);
     // The third of an exact share is the least that it knows of; of two that were asked for, the second.

@@ -143,7 +143,7 @@ impl OpenClBackend {
         share: Share,
     ) -> Result<Self, BackendError> {
         let sources = Sources::load(settings.kernel_dir.as_deref())?;
-        let device = Device::open(record.clone())?;
+        let device = Device::open(record.clone(), settings.profiling)?;
         let record = device.record();
         let description = Description {
             backend: BackendName::OpenCl,

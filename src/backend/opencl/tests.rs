@@ -317,7 +317,7 @@ fn a_score_that_is_no_number_makes_the_coverage_unknown() {
 
 #[test]
 fn time_is_told_by_stage() {
-    let mut backend = open(&settings());
+    let mut backend = open(&OpenClSettings { profiling: true, ..settings() });
     let matrix = Arc::new(unit_rows(4099, 128, 20));
     let mut loaded = backend.load(&matrix).unwrap();
     let (probes, skips) = (unit_rows(16, 128, 21), no_skips(16));

@@ -166,6 +166,10 @@ pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output)
     let vectors = Vectors::of(&args)?;
     if !of_backends.is_empty() {
         of_backends.insert(0, settings);
+        // A comparison tells phases apart.
+        for settings in &mut of_backends {
+            settings.backend.opencl.profiling = true;
+        }
         let comparison = compare(&args, &of_backends, vectors)?;
         match args.format {
             PlainFormat::Json => output.json(&comparison)?,

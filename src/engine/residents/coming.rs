@@ -56,8 +56,8 @@ enum Next {
 }
 
 impl Coming {
-    fn is_of(&self, snapshot: &Snapshot) -> bool {
-        self.snapshot.is_same(snapshot)
+    fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.snapshot, snapshot)
     }
 }
 
@@ -153,7 +153,7 @@ impl Residents {
     }
 
     /// Waits until a generation that is on its way is ready, or has failed.
-    pub(super) fn await_the_coming(&mut self, snapshot: &Snapshot) {
+    pub(super) fn await_the_coming(&mut self, snapshot: &Arc<Snapshot>) {
         while self.coming.iter().any(|coming| coming.is_of(snapshot)) {
             self.see_to_the_coming();
             std::thread::sleep(LOOKED_AFTER);

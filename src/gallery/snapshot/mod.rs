@@ -86,11 +86,6 @@ impl Snapshot {
         &self.matrix
     }
 
-    /// Whether both are the same generation of the same gallery.
-    pub fn is_same(&self, other: &Self) -> bool {
-        (self.profile.generation, &self.profile.name) == (other.profile.generation, &other.profile.name)
-    }
-
     /// How many prototypes there are.
     pub fn row_count(&self) -> usize {
         self.matrix.rows()

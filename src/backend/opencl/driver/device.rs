@@ -108,8 +108,11 @@ pub(in crate::backend::opencl) struct Device {
 }
 
 impl Device {
-    /// Takes a device into use.
-    pub(in crate::backend::opencl) fn open(record: DeviceRecord) -> Result<Self, BackendError> {
+    /// Takes a device into use; with `profiling` the driver times every command, which costs some microseconds each.
+    pub(in crate::backend::opencl) fn open(
+        record: DeviceRecord,
+        profiling: bool,
+    ) -> Result<Self, BackendError> {
         let id = platform::device_id(&record)
             .map_err(|reason| BackendError::Device { device: record.name.clone(), reason })?;
         let error = |failure: Failure| failed(&record, failure);
@@ -120,13 +123,14 @@ impl Device {
         };
         Failure::check("clCreateContext", status).map_err(error)?;
         let context = Context(context);
-        let queue = new_queue(&context, id).map_err(error)?;
+        let properties = if profiling { ffi::CL_QUEUE_PROFILING_ENABLE } else { 0 };
+        let queue = new_queue(&context, id, properties).map_err(error)?;
         Ok(Self { queue, context, id, record, compute_units: platform::compute_units(id) })
     }
 
     /// A further queue.
     pub(super) fn new_queue(&self) -> Result<Queue, BackendError> {
-        new_queue(&self.context, self.id).map_err(|failure| self.failed(failure))
+        new_queue(&self.context, self.id, 0).map_err(|failure| self.failed(failure))
     }
 
     /// A further handle on the queue.
@@ -235,7 +239,7 @@ impl Event {
         Failure::check("clWaitForEvents", status)
     }
 
-    /// How long the command took on the device, in nanoseconds; 0 where the driver does not say.
+    /// How long the command took on the device, in nanoseconds; 0 where the driver does not say, or nothing is profiled.
     pub(in crate::backend::opencl) fn elapsed_ns(&self) -> u64 {
         self.time(ffi::CL_PROFILING_COMMAND_END).saturating_sub(self.time(ffi::CL_PROFILING_COMMAND_START))
     }
@@ -262,11 +266,14 @@ impl Event {
     }
 }
 
-fn new_queue(context: &Context, id: ffi::cl_device_id) -> Result<Queue, Failure> {
+fn new_queue(
+    context: &Context,
+    id: ffi::cl_device_id,
+    properties: ffi::cl_command_queue_properties,
+) -> Result<Queue, Failure> {
     let mut status = 0;
     // SAFETY: the context was made for this device.
-    let queue =
-        unsafe { ffi::clCreateCommandQueue(context.0, id, ffi::CL_QUEUE_PROFILING_ENABLE, &raw mut status) };
+    let queue = unsafe { ffi::clCreateCommandQueue(context.0, id, properties, &raw mut status) };
     Failure::check("clCreateCommandQueue", status)?;
     Ok(Queue(queue))
 }

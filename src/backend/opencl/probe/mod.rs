@@ -75,10 +75,9 @@ pub fn tried_devices(settings: &OpenClSettings) -> DeviceSurvey {
     for _ in 0..MAX_FAULTS {
         let survey = DeviceSurvey::new(found.clone(), settings);
         let Ok(chosen) = &survey.chosen else { return survey };
-        let untried = chosen.iter().filter(|place| !passed.contains(*place));
-        let tests = untried.map(|place| (*place, test(&child, &survey.devices[*place], settings)));
+        let untried: Vec<usize> = chosen.iter().copied().filter(|place| !passed.contains(place)).collect();
         let mut failed = Vec::new();
-        for (place, outcome) in tests.collect::<Vec<_>>() {
+        for (place, outcome) in untried.iter().copied().zip(test_all(&child, &survey, &untried, settings)) {
             match outcome {
                 Ok(()) => _ = passed.insert(place),
                 Err(fault) => failed.push((place, fault)),
@@ -145,6 +144,26 @@ fn list(child: &Child<'_>) -> Listing {
             }
         }
     }
+}
+
+/// Tests devices side by side, each in a process of its own: several that hang take no longer than one.
+fn test_all(
+    child: &Child<'_>,
+    survey: &DeviceSurvey,
+    places: &[usize],
+    settings: &OpenClSettings,
+) -> Vec<Result<(), Fault>> {
+    std::thread::scope(|scope| {
+        let begin = |place: &usize| {
+            let device = &survey.devices[*place];
+            scope.spawn(move || test(child, device, settings))
+        };
+        let tests: Vec<_> = places.iter().map(begin).collect();
+        let outcome = |test: std::thread::ScopedJoinHandle<'_, _>| {
+            test.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        tests.into_iter().map(outcome).collect()
+    })
 }
 
 fn test(child: &Child<'_>, device: &DeviceRecord, settings: &OpenClSettings) -> Result<(), Fault> {

@@ -82,7 +82,7 @@ pub fn tune(
     if plan.rows.rows() == 0 || plan.probes.rows() == 0 {
         return Err(TuneError::Nothing);
     }
-    let backend = OpenClBackend::open(settings)?;
+    let backend = OpenClBackend::open(&OpenClSettings { profiling: true, ..settings.clone() })?;
     let mut engine = backend.engine.borrow_mut();
     let record = engine.device.record().clone();
     let variant = Tuning::of(record.kind).variant(plan.probes.rows());
