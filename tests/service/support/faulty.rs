@@ -9,6 +9,9 @@ use lookalike::backend::{Backend, BackendError, Candidate, Description, Loaded, 
 use lookalike::domain::Matrix;
 use lookalike::telemetry::BackendName;
 
+/// What a planted panic says.
+pub(crate) const PLANTED: &str = "as planted";
+
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
@@ -129,7 +132,7 @@ impl Loaded for FaultyRows {
             Fault::Errs => {
                 return Err(BackendError::Device { device: "made".to_owned(), reason: "lost".to_owned() });
             }
-            Fault::Panics => panic!("as planted"),
+            Fault::Panics => panic!("{PLANTED}"),
             Fault::Hangs => {
                 self.switch.wait_for_off();
                 return self.sound.screen(job, into);
