@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use super::settings::SettingsArgs;
-use crate::gallery::store::Store;
+use crate::gallery::store::{Store, StoreError};
 
 pub(super) fn run(settings: &SettingsArgs, output: &mut Output) -> anyhow::Result<()> {
     let settings = settings.load([])?;
@@ -12,6 +12,14 @@ pub(super) fn run(settings: &SettingsArgs, output: &mut Output) -> anyhow::Resul
             let names: Vec<&str> = galleries.iter().map(|gallery| gallery.profile.name.as_str()).collect();
             output.line("the configuration is valid")?;
             Ok(output.line(format_args!("galleries in {}: {}", path.display(), names.join(", ")))?)
+        }
+        // What is configured is right; that there is nothing to serve yet is no fault of it.
+        Err(StoreError::NoFolder(_) | StoreError::NoDatabase(_)) => {
+            output.line("the configuration is valid")?;
+            Ok(output.line(format_args!(
+                "no galleries in {} yet: lookalike gallery import --data puts them there, and serve wants them",
+                path.display()
+            ))?)
         }
         Err(error) => Err(anyhow::Error::new(error).context("every key is valid, but storage.path")),
     }

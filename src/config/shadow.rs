@@ -40,11 +40,15 @@ pub(super) fn shadow(reader: &mut Reader<'_>, primary: Option<BackendKind>) -> O
 fn check_pair(reader: &mut Reader<'_>, primary: Option<BackendKind>, shadow: Option<BackendKind>) {
     match primary {
         Some(BackendKind::Auto) => {
-            let expected = "cpu, opencl or reference where shadow.enabled is true: what is compared must be known beforehand";
+            let expected = "cpu, opencl or reference where shadow.enabled is true (auto may give each batch to another backend, so what is compared \
+                            would not be one backend; to move from the CPU to the GPU name cpu here and opencl as shadow.backend)";
             reader.refuse("backend.kind", expected);
         }
         Some(kind) if Some(kind) == shadow => {
-            reader.refuse("shadow.backend", "another backend than backend.kind");
+            reader.refuse(
+                "shadow.backend",
+                "another backend than backend.kind, since one is compared with the other",
+            );
         }
         Some(_) | None => (),
     }

@@ -32,15 +32,16 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use crossover::{BatchTiming, Crossover};
+pub(crate) use pauses::Pauses;
 pub use plan::{BackendChoice, BackendFallback};
 pub use scan::{Ranked, RawCheck, ScanAnswer, ScanReport, ScanRequest};
 
 use crate::backend::cpu::{CpuBackend, NoInstructions};
-use crate::backend::{Backend, BackendError};
-use crate::config::BackendSettings;
+use crate::backend::{Backend, BackendError, Description};
+use crate::config::{BackendKind, BackendSettings, Fallback};
 use crate::domain::Kept;
 use crate::gallery::Snapshot;
-use crate::telemetry::{self, BackendName};
+use crate::telemetry::{self, BackendName, BackendState, EngineMetrics, Role};
 use plan::Plan;
 
 /// Why a scan was not answered.
@@ -88,6 +89,9 @@ pub struct Engine {
     state: Arc<State>,
     queue: usize,
     choice: BackendChoice,
+    /// How many of the choice's backends may answer, as configured.
+    answering: usize,
+    metrics: Arc<EngineMetrics>,
     /// Closed when the thread has ended.
     running: watch::Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -168,12 +172,16 @@ impl Engine {
         let state = Arc::new(State::new());
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
+        let (wished, fallback) = (settings.kind, settings.fallback);
+        let metrics = Arc::new(EngineMetrics::default());
+        let own = Arc::clone(&metrics);
         let (runs, running) = watch::channel(());
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || {
                 // Goes when the thread does, however it does.
                 let _runs = runs;
+                telemetry::enter_engine(&own);
                 match worker::Worker::open(&settings, seen, choose) {
                     Ok((worker, choice)) => {
                         let _ = opened.send(Ok(choice));
@@ -186,12 +194,43 @@ impl Engine {
             })
             .map_err(|error| EngineError::Threads(error.to_string()))?;
         let choice = choice.recv().map_err(|_| EngineError::Stopped)??;
-        Ok(Self { commands: Some(commands), state, queue, choice, running, thread: Some(thread) })
+        // What stands behind the backend in use is the CPU; with `auto` it scans the batches for which it is faster, too.
+        let alone = fallback == Fallback::Fail && wished != BackendKind::Auto;
+        let answering = if alone { 1 } else { choice.backends.len() };
+        // The engine itself shows whether the backend in use is up; the CPU always is.
+        for behind in &choice.backends[1..answering] {
+            metrics.backend_state(behind.backend, BackendState::Up);
+        }
+        if wished == BackendKind::OpenCl && choice.active().backend != BackendName::OpenCl {
+            metrics.backend_state(BackendName::OpenCl, BackendState::Down);
+        }
+        Ok(Self {
+            commands: Some(commands),
+            state,
+            queue,
+            choice,
+            answering,
+            metrics,
+            running,
+            thread: Some(thread),
+        })
+    }
+
+    /// Gives engines their roles, each role to one of them: their metrics show under them. An engine without a role shows none.
+    pub fn cast(roles: &[(&Self, Role)]) {
+        let roles: Vec<(&EngineMetrics, Role)> =
+            roles.iter().map(|(engine, role)| (&*engine.metrics, *role)).collect();
+        EngineMetrics::cast(&roles);
     }
 
     /// Which backend was chosen, and why.
     pub fn choice(&self) -> &BackendChoice {
         &self.choice
+    }
+
+    /// The backends that may answer, as configured: the one in use, and then what answers should it fail.
+    pub fn backends(&self) -> &[Description] {
+        &self.choice.backends[..self.answering]
     }
 
     /// Whether the backend in use can answer; where it cannot, another may, as configured.

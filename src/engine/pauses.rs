@@ -7,7 +7,7 @@ const LONGEST: Duration = Duration::from_mins(5);
 
 /// The pauses of one thing that may fail.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     /// The last pause; `None` before any.
     last: Option<Duration>,
     /// Since when it works again.
@@ -17,7 +17,7 @@ pub(super) struct Pauses {
 impl Pauses {
     /// It failed: when to try again. The pauses begin anew only where it had worked for longer than the last one, so that
     /// what works for a moment each time is not tried for ever at the first pace.
-    pub(super) fn failed(&mut self, now: Instant) -> Instant {
+    pub(crate) fn failed(&mut self, now: Instant) -> Instant {
         let proven =
             self.up_since.take().zip(self.last).is_some_and(|(up, last)| now.duration_since(up) > last);
         let pause = match self.last {
@@ -29,7 +29,7 @@ impl Pauses {
     }
 
     /// It works again.
-    pub(super) fn recovered(&mut self, now: Instant) {
+    pub(crate) fn recovered(&mut self, now: Instant) {
         self.up_since = Some(now);
     }
 }

@@ -18,7 +18,7 @@ mod tokens;
 
 pub use operations::OperationsService;
 pub use recognition::RecognitionService;
-pub use serving::{Reloading, Serving};
+pub use serving::{Reloading, Serving, TURN_ON};
 pub use shadow::ShadowService;
 pub use tokens::{Tokens, TokensError};
 

@@ -7,11 +7,10 @@ use tonic::{Request, Response, Status};
 use super::proto;
 use super::proto::operations_server::Operations;
 use super::serving::Serving;
-use crate::backend::Description;
 use crate::backend::opencl::DeviceRecord;
-use crate::engine::{Crossover, Engine};
+use crate::engine::Crossover;
 use crate::gallery::Snapshot;
-use crate::recognize::{Recognizer, Reloaded};
+use crate::recognize::{BackendAccount, Part, Recognizer, Reloaded};
 use crate::shadow::{Report, Shadow};
 use crate::telemetry::Label;
 
@@ -35,15 +34,15 @@ impl Operations for OperationsService {
         _: Request<proto::GetInfoRequest>,
     ) -> Result<Response<proto::GetInfoResponse>, Status> {
         let recognizer = self.serving.recognizer()?;
-        let choice = recognizer.engine().choice();
+        let account = recognizer.account();
         let limits = self.serving.limits();
         Ok(Response::new(proto::GetInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.serving.started().elapsed().as_secs(),
             galleries: recognizer.galleries().map(|snapshot| gallery(&recognizer, &snapshot)).collect(),
-            backends: backends(recognizer.engine()),
-            devices: choice.survey.iter().flat_map(|survey| &survey.devices).map(device).collect(),
-            backend_reason: choice.sentence.clone(),
+            backends: account.backends.iter().map(backend).collect(),
+            devices: recognizer.survey().iter().flat_map(|survey| &survey.devices).map(device).collect(),
+            backend_reason: account.sentence,
             limits: Some(proto::Limits {
                 max_probes: limits.max_probes as u32,
                 max_top_k: limits.max_top_k as u32,
@@ -72,14 +71,15 @@ impl Operations for OperationsService {
 }
 
 fn shadow_info(shadow: &Shadow) -> proto::ShadowInfo {
-    let Report { machines, rollout, sampling, .. } = shadow.report();
+    let Report { machines, rollout, sampling, opening, .. } = shadow.report();
     proto::ShadowInfo {
         backend: machines.shadow.backend,
         device: machines.shadow.device,
-        promoted: rollout.promoted,
+        promoted: rollout.promoted && opening.is_none(),
         changed_ms: rollout.changed_ms,
         changed_because: rollout.because,
         sampling,
+        opening: opening.map(|(_, told)| told).unwrap_or_default(),
     }
 }
 
@@ -110,16 +110,16 @@ fn batch_timings(measured: &Crossover) -> impl Iterator<Item = proto::BatchTimin
     })
 }
 
-fn backends(engine: &Engine) -> Vec<proto::BackendInfo> {
-    let backend = |(place, description): (usize, &Description)| proto::BackendInfo {
+fn backend(told: &BackendAccount) -> proto::BackendInfo {
+    let BackendAccount { description, part, up } = told;
+    proto::BackendInfo {
         name: description.backend.as_str().to_owned(),
         device: description.device.clone(),
         driver: description.driver.clone(),
-        active: place == 0,
-        // Only the backend in use can fail; those after it are its fallback.
-        up: place > 0 || engine.is_up(),
-    };
-    engine.choice().backends.iter().enumerate().map(backend).collect()
+        active: *part == Part::Primary,
+        up: *up,
+        role: part.as_str().to_owned(),
+    }
 }
 
 fn device(device: &DeviceRecord) -> proto::DeviceInfo {

@@ -16,7 +16,7 @@ use crate::shadow::Shadow;
 /// Shared by all services of one server.
 pub struct Serving {
     recognizer: RwLock<Option<Arc<Recognizer>>>,
-    shadow: RwLock<Shade>,
+    shadow: RwLock<Option<Arc<Shadow>>>,
     reloading: Option<Reloading>,
     /// `None`: whoever reaches the server may change things.
     tokens: Option<Tokens>,
@@ -25,16 +25,15 @@ pub struct Serving {
     started: Instant,
 }
 
+/// How shadow mode is turned on.
+pub const TURN_ON: &str = "to compare a second backend set shadow.enabled: true, name both backends (backend.kind and shadow.backend, such as cpu \
+                           and opencl), and restart";
+
 /// How the data folder is loaded anew. Blocks.
 pub type Reloading = Box<dyn Fn(&Recognizer) -> Result<Reloaded, ReloadError> + Send + Sync>;
 
-/// The shadow, or why there is none.
-#[derive(Debug)]
-enum Shade {
-    Off,
-    Broken(String),
-    Running(Arc<Shadow>),
-}
+/// Who did something where no tokens tell operators apart.
+const SOMEBODY: &str = "an operator";
 
 /// The galleries are not loaded yet, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ impl Serving {
         let places = Arc::new(Semaphore::new(limits.max_in_flight));
         Self {
             recognizer: RwLock::new(None),
-            shadow: RwLock::new(Shade::Off),
+            shadow: RwLock::new(None),
             reloading: None,
             tokens: None,
             limits,
@@ -74,19 +73,19 @@ impl Serving {
         self.tokens.is_some()
     }
 
-    /// Whether this is an admin's token; the log says who did what. Without tokens nobody is one.
-    pub fn is_admin(&self, token: &str, what: &str) -> bool {
-        let Some(admin) = self.tokens.as_ref().and_then(|tokens| tokens.owner(token)) else { return false };
-        tracing::info!(admin, what, "an admin changes the server");
-        true
+    /// The name of the admin whose token this is; the log says who did what. Without tokens nobody is one.
+    pub fn admin(&self, token: &str, what: &str) -> Option<&str> {
+        let admin = self.tokens.as_ref()?.owner(token)?;
+        tracing::info!(admin, what, "an admin asks to change the server");
+        Some(admin)
     }
 
-    /// Lets an admin through, and says in the log who did what.
-    pub(super) fn admit_admin<T>(&self, request: &tonic::Request<T>, what: &str) -> Result<(), Status> {
-        let Some(tokens) = &self.tokens else { return Ok(()) };
+    /// Lets an admin through, and says in the log who did what; gives the name. Without tokens everybody is one.
+    pub(super) fn admit_admin<T>(&self, request: &tonic::Request<T>, what: &str) -> Result<String, Status> {
+        let Some(tokens) = &self.tokens else { return Ok(SOMEBODY.to_owned()) };
         let admin = tokens.admin(request.metadata())?;
-        tracing::info!(admin, what, "an admin changes the server");
-        Ok(())
+        tracing::info!(admin, what, "an admin asks to change the server");
+        Ok(admin.to_owned())
     }
 
     /// Serves what the data folder holds now. Blocks.
@@ -97,32 +96,20 @@ impl Serving {
         Ok(reload(recognizer)?)
     }
 
-    /// From now on this shadow is offered what was answered, or there is none for this reason; gives back the one before.
-    pub fn cast_shadow(&self, shadow: Option<Result<Shadow, String>>) -> Option<Arc<Shadow>> {
-        let next = match shadow {
-            None => Shade::Off,
-            Some(Err(why)) => Shade::Broken(why),
-            Some(Ok(shadow)) => Shade::Running(Arc::new(shadow)),
-        };
-        match std::mem::replace(&mut *self.shadow.write().unwrap_or_else(PoisonError::into_inner), next) {
-            Shade::Running(shadow) => Some(shadow),
-            Shade::Off | Shade::Broken(_) => None,
-        }
+    /// From now on this shadow is offered what was answered, or none is; gives back the one before.
+    pub fn cast_shadow(&self, shadow: Option<Shadow>) -> Option<Arc<Shadow>> {
+        let mut cast = self.shadow.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *cast, shadow.map(Arc::new))
     }
 
     /// The shadow, where there is one.
     pub fn shadow_if_any(&self) -> Option<Arc<Shadow>> {
-        self.shadow().ok()
+        self.shadow.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn shadow(&self) -> Result<Arc<Shadow>, Status> {
-        match &*self.shadow.read().unwrap_or_else(PoisonError::into_inner) {
-            Shade::Running(shadow) => Ok(Arc::clone(shadow)),
-            Shade::Off => Err(Status::failed_precondition("shadow mode is off (shadow.enabled)")),
-            Shade::Broken(why) => {
-                Err(Status::failed_precondition(format!("shadow mode could not start: {why}")))
-            }
-        }
+        let off = || Status::failed_precondition(format!("shadow mode is off: {TURN_ON}"));
+        self.shadow_if_any().ok_or_else(off)
     }
 
     /// From now on these galleries are served, or none any more; gives back what was served before.

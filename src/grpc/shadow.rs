@@ -12,6 +12,7 @@ use super::proto::shadow_server::Shadow as Service;
 use super::serving::Serving;
 use super::status::{Violations, invalid};
 use super::{proto, reply};
+use crate::shadow::rollout::{MAX_REASON, by_hand};
 use crate::shadow::{Force, Shadow};
 use crate::telemetry::{Label, ShadowKind};
 
@@ -20,9 +21,6 @@ const LISTED: usize = 20;
 
 /// Most that are.
 const MAX_LISTED: usize = 256;
-
-/// Longest reason, in bytes.
-const MAX_REASON: usize = 1024;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -134,9 +132,9 @@ impl Service for ShadowService {
         &self,
         request: Request<proto::PromoteRequest>,
     ) -> Result<Response<proto::PromoteResponse>, Status> {
-        self.serving.admit_admin(&request, "Shadow/Promote")?;
+        let who = self.serving.admit_admin(&request, "Shadow/Promote")?;
         let proto::PromoteRequest { force, reason } = request.into_inner();
-        let reason = checked(reason)?;
+        let reason = by_hand(&who, checked(&reason)?);
         let force = if force { Force::Yes } else { Force::No };
         let changed = self.shadow()?.promote(&reason, force)?;
         Ok(Response::new(proto::PromoteResponse { changed }))
@@ -146,8 +144,8 @@ impl Service for ShadowService {
         &self,
         request: Request<proto::DemoteRequest>,
     ) -> Result<Response<proto::DemoteResponse>, Status> {
-        self.serving.admit_admin(&request, "Shadow/Demote")?;
-        let reason = checked(request.into_inner().reason)?;
+        let who = self.serving.admit_admin(&request, "Shadow/Demote")?;
+        let reason = by_hand(&who, checked(&request.into_inner().reason)?);
         let changed = self.shadow()?.demote(&reason);
         Ok(Response::new(proto::DemoteResponse { changed }))
     }
@@ -158,9 +156,9 @@ fn unknown_kind(name: &str) -> String {
     format!("expected one of {}, got {name:?}", kinds.join(", "))
 }
 
-fn checked(reason: String) -> Result<String, Status> {
+fn checked(reason: &str) -> Result<&str, Status> {
     if reason.len() > MAX_REASON {
         return Err(invalid("reason", format!("expected at most {MAX_REASON} bytes, got {}", reason.len())));
     }
-    Ok(if reason.is_empty() { "an operator's word".to_owned() } else { reason })
+    Ok(reason)
 }

@@ -133,6 +133,9 @@ impl From<ReloadError> for Status {
 
 impl From<NotFit> for Status {
     fn from(not_fit: NotFit) -> Self {
+        if not_fit.opening.is_some() {
+            return Self::failed_precondition(not_fit.to_string());
+        }
         let told = |value: Option<f64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
         let unmet: Vec<(&str, String)> = not_fit
             .unmet
@@ -154,7 +157,7 @@ impl From<ReplayError> for Status {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Unknown(_) => Self::not_found(error.to_string()),
-            ReplayError::NoProbe(_) | ReplayError::NoGallery(_) => {
+            ReplayError::NoProbe(_) | ReplayError::NoGallery(_) | ReplayError::NotOpen(_) => {
                 Self::failed_precondition(error.to_string())
             }
             ReplayError::Reference(_) => {

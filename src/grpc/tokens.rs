@@ -17,6 +17,10 @@ use tonic::metadata::MetadataMap;
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// How a token is told.
+const CARRIED: &str =
+    "send it as authorization: Bearer TOKEN; on the command line, --token-file FILE or LOOKALIKE_TOKEN";
+
 /// Most tokens.
 const MAX_TOKENS: usize = 1000;
 
@@ -81,12 +85,14 @@ impl Tokens {
         let told = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let token = told.and_then(|told| told.strip_prefix("Bearer ")).map(str::trim);
         let token = token.ok_or_else(|| {
-            Status::unauthenticated(
-                "expected authorization: Bearer TOKEN of an admin (server.tokens), got none",
-            )
+            Status::unauthenticated(format!("expected an admin's token (server.tokens), got none: {CARRIED}"))
         })?;
-        self.owner(token)
-            .ok_or_else(|| Status::unauthenticated("expected an admin's token (server.tokens), got another"))
+        let unknown = || {
+            Status::unauthenticated(format!(
+                "expected an admin's token (server.tokens), got one that it does not name: {CARRIED}"
+            ))
+        };
+        self.owner(token).ok_or_else(unknown)
     }
 
     /// The name of whoever carries this token.

@@ -3,10 +3,11 @@
 //! [`decision`] is pure: scores in, conclusions out; [`explain`] says what would turn one. [`pipeline`] gets it the scores, exactly, however many scans that takes.
 //!
 //! Galleries may be exchanged for later generations while others are asked about ([`reload`]). Two engines may be seated: the standing
-//! one, as configured, and a candidate that is compared with it ([`seats`]); one of them answers at a time.
+//! one, as configured, and a candidate that is compared with it ([`seats`]); one of them answers at a time, and [`account`] says which and why.
 //!
 //! Invariants: a margin is the real one or absent; an identity is named for a recognised probe alone.
 
+mod account;
 pub mod decision;
 mod exclude;
 pub mod explain;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+pub use account::{Account, BackendAccount, Part};
 pub use exclude::Exclusions;
 pub use reload::{ReloadError, Reloaded};
 pub use seats::{Recognizer, Seat, Served};

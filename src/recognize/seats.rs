@@ -1,11 +1,11 @@
 //! Who answers: the galleries served, and the engines that scan them.
 //!
-//! The standing engine is the configured one. A candidate may be seated beside it (shadow mode): it is asked by name, until it is made
-//! the one that answers. Should it fail then, the standing engine answers in its place, within the same request.
+//! The standing engine is the configured one. A candidate may be seated beside it (shadow mode), once, while requests are answered: it is
+//! asked by name, until it is made the one that answers. Should it fail then, the standing engine answers in its place, within the same request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::UnknownGallery;
 use super::decision::Cut;
@@ -13,6 +13,7 @@ use crate::config::RecognitionSettings;
 use crate::domain::{Margin, Threshold};
 use crate::engine::{Engine, EngineError};
 use crate::gallery::{DEFAULT_GALLERY, Snapshot};
+use crate::telemetry::{self, Role};
 
 /// One of the two engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +50,10 @@ pub struct Served<A> {
 #[derive(Debug)]
 pub struct Recognizer {
     standing: Engine,
-    candidate: Option<Engine>,
+    candidate: OnceLock<Engine>,
     candidate_answers: AtomicBool,
+    /// Why who answers last changed; `None` where it never has.
+    moved: RwLock<Option<String>>,
     galleries: RwLock<BTreeMap<String, Arc<Snapshot>>>,
     defaults: RecognitionSettings,
 }
@@ -62,39 +65,59 @@ impl Recognizer {
         snapshots: Vec<Snapshot>,
         defaults: RecognitionSettings,
     ) -> Result<Self, EngineError> {
+        Engine::cast(&[(&engine, Role::Primary)]);
         let mut galleries = BTreeMap::new();
         for snapshot in snapshots {
             let snapshot = Arc::new(snapshot);
             engine.load(Arc::clone(&snapshot), None)?;
             galleries.insert(snapshot.profile().name.clone(), snapshot);
         }
-        Ok(Self {
-            standing: engine,
-            candidate: None,
-            candidate_answers: AtomicBool::new(false),
-            galleries: RwLock::new(galleries),
-            defaults,
-        })
+        Ok(Self::of(engine, galleries, defaults))
     }
 
-    /// Seats a candidate beside the standing engine. It makes the galleries ready by itself; nobody waits for it.
+    fn of(
+        standing: Engine,
+        galleries: BTreeMap<String, Arc<Snapshot>>,
+        defaults: RecognitionSettings,
+    ) -> Self {
+        Self {
+            standing,
+            candidate: OnceLock::new(),
+            candidate_answers: AtomicBool::new(false),
+            moved: RwLock::new(None),
+            galleries: RwLock::new(galleries),
+            defaults,
+        }
+    }
+
+    /// With a candidate beside the standing engine. It makes the galleries ready by itself; nobody waits for it.
     #[must_use]
-    pub fn with_candidate(mut self, candidate: Engine) -> Self {
-        self.galleries().for_each(|snapshot| candidate.prepare(snapshot, None));
-        self.candidate = Some(candidate);
+    pub fn with_candidate(self, candidate: Engine) -> Self {
+        self.seat(candidate, &[]);
         self
+    }
+
+    /// Seats a candidate beside the standing engine, where none is seated yet. It holds the generations `ready`, and makes ready by
+    /// itself what is served besides; nobody waits for it.
+    pub fn seat(&self, candidate: Engine, ready: &[Arc<Snapshot>]) {
+        if self.candidate.set(candidate).is_err() {
+            return;
+        }
+        let Some(candidate) = self.candidate.get() else { return };
+        Engine::cast(&[(candidate, Role::Shadow)]);
+        // A generation that is exchanged meanwhile comes after those of now: its turn is when this lock is free.
+        let galleries = self.galleries.read().unwrap_or_else(PoisonError::into_inner);
+        for snapshot in galleries.values() {
+            if !ready.iter().any(|one| Arc::ptr_eq(one, snapshot)) {
+                candidate.prepare(Arc::clone(snapshot), None);
+            }
+        }
     }
 
     /// Decides as this one does, by another engine, which makes ready what it is asked about; nothing is served by it.
     #[must_use]
     pub fn beside(&self, engine: Engine) -> Self {
-        Self {
-            standing: engine,
-            candidate: None,
-            candidate_answers: AtomicBool::new(false),
-            galleries: RwLock::default(),
-            defaults: self.defaults,
-        }
+        Self::of(engine, BTreeMap::new(), self.defaults)
     }
 
     /// Whose turn it is to answer.
@@ -102,15 +125,28 @@ impl Recognizer {
         if self.candidate_answers.load(Ordering::Acquire) { Seat::Candidate } else { Seat::Standing }
     }
 
-    /// From now on this one answers; without a candidate the standing engine goes on.
-    pub fn let_answer(&self, seat: Seat) {
-        let candidate = seat == Seat::Candidate && self.candidate.is_some();
-        self.candidate_answers.store(candidate, Ordering::Release);
+    /// From now on this one answers, for this reason; without a candidate the standing engine goes on.
+    pub fn let_answer(&self, seat: Seat, because: &str) {
+        let Some(candidate) = self.candidate.get() else { return };
+        let answers = seat == Seat::Candidate;
+        *self.moved.write().unwrap_or_else(PoisonError::into_inner) = Some(because.to_owned());
+        self.candidate_answers.store(answers, Ordering::Release);
+        let (standing, other) =
+            if answers { (Role::Shadow, Role::Primary) } else { (Role::Primary, Role::Shadow) };
+        Engine::cast(&[(&self.standing, standing), (candidate, other)]);
+        let account = self.account();
+        telemetry::backend_chosen(self.engine().choice().active().backend, account.reason);
+        tracing::warn!(reason = account.sentence, "another backend answers from now on");
+    }
+
+    /// Why who answers last changed, if it ever has.
+    pub(super) fn moved(&self) -> Option<String> {
+        self.moved.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The engine that answers.
     pub fn engine(&self) -> &Engine {
-        match (self.answering(), &self.candidate) {
+        match (self.answering(), self.candidate.get()) {
             (Seat::Candidate, Some(candidate)) => candidate,
             (Seat::Candidate | Seat::Standing, _) => &self.standing,
         }
@@ -125,7 +161,7 @@ impl Recognizer {
     pub fn engine_of(&self, seat: Seat) -> Result<&Engine, EngineError> {
         match seat {
             Seat::Standing => Ok(&self.standing),
-            Seat::Candidate => self.candidate.as_ref().ok_or(EngineError::Stopped),
+            Seat::Candidate => self.candidate.get().ok_or(EngineError::Stopped),
         }
     }
 
@@ -187,7 +223,7 @@ impl Recognizer {
 
     fn release_unused(&self) {
         self.standing.release_unused();
-        if let Some(candidate) = &self.candidate {
+        if let Some(candidate) = self.candidate.get() {
             candidate.release_unused();
         }
     }

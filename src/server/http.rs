@@ -47,6 +47,9 @@ async fn render(State(page): State<Page>) -> impl IntoResponse {
     if let Ok(recognizer) = page.serving.recognizer() {
         telemetry::queue_depth(recognizer.engine().waiting());
     }
+    if let Some(shadow) = page.serving.shadow_if_any() {
+        shadow.show_queue();
+    }
     ([(header::CONTENT_TYPE, TEXT_FORMAT)], page.metrics.render())
 }
 

@@ -1,7 +1,8 @@
 //! Wiring: listeners in, galleries loaded, services served, and the order in which all of it stops.
 //!
 //! The listeners and the stop signal come from outside, so that tests and the demo bind port 0 and stop when they like. The server
-//! listens from the start and says `NOT_SERVING` until the galleries are loaded.
+//! listens from the start and says `NOT_SERVING` until the galleries are loaded. It does not wait for the shadow's backend, which is opened
+//! beside what is served.
 //!
 //! It stops in this order:
 //! 1. health turns `NOT_SERVING`, `/readyz` 503, and the watchers of health are let go;
@@ -16,6 +17,7 @@ mod health;
 mod http;
 mod incoming;
 mod load;
+mod shadow;
 
 use std::future::Future;
 use std::io;
@@ -27,6 +29,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use load::{LoadError, Loaded, load, load_with, load_with_shadow};
+pub use shadow::{cast_shadow, opener};
 
 use crate::config::{ServerSettings, Settings};
 use crate::grpc::envelope::EnvelopeLayer;
@@ -36,6 +39,7 @@ use crate::grpc::proto::shadow_server::ShadowServer;
 use crate::grpc::{
     OperationsService, RecognitionService, Serving, ShadowService, Tokens, TokensError, proto,
 };
+use crate::shadow::Open;
 use crate::telemetry::{GalleryGauges, GalleryLabel, MetricsHandle};
 use console::Console;
 use health::Health;
@@ -126,15 +130,15 @@ pub async fn run(
     metrics: MetricsHandle,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    run_with(settings, listeners, metrics, load_with_shadow, shutdown).await
+    run_with(settings, listeners, metrics, opener(), shutdown).await
 }
 
-/// As [`run`], with another way to load what is served.
+/// As [`run`], with another way to open the shadow's backend.
 pub async fn run_with(
     settings: Settings,
     listeners: Listeners,
     metrics: MetricsHandle,
-    load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
+    open_shadow: Open,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
     let gauges = Arc::new(Mutex::new(GalleryGauges::new(gallery_label(&settings))));
@@ -153,7 +157,7 @@ pub async fn run_with(
     let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
 
     let loading =
-        load_galleries(move || load(&with_warm_up(settings)), Arc::clone(&serving), (health.clone(), gauges));
+        load_galleries((with_warm_up(settings), open_shadow), Arc::clone(&serving), (health.clone(), gauges));
     let until_stop = async {
         let mut shutdown = std::pin::pin!(shutdown);
         let ended = tokio::select! {
@@ -222,14 +226,20 @@ fn with_warm_up(mut settings: Settings) -> Settings {
 }
 
 /// Gives what is done when the engine has ended.
-async fn load_galleries<L: FnOnce() -> Result<Loaded, LoadError> + Send + 'static>(
-    load: L,
+async fn load_galleries(
+    (settings, open_shadow): (Settings, Open),
     serving: Arc<Serving>,
     (health, gauges): (Health, Arc<Mutex<GalleryGauges>>),
-) -> Result<impl Future<Output = ()> + use<L>, ServerError> {
-    let loaded = tokio::task::spawn_blocking(load).await;
-    let Loaded { recognizer, shadow } = loaded.map_err(|error| LoadError::Panicked(error.to_string()))??;
-    load::announce(&recognizer, &mut gauges.lock().unwrap_or_else(PoisonError::into_inner));
+) -> Result<impl Future<Output = ()> + use<>, ServerError> {
+    let loaded = tokio::task::spawn_blocking(move || {
+        let recognizer = Arc::new(load(&settings)?);
+        // Before the shadow's backend may answer, which is told over it.
+        load::announce(&recognizer, &mut gauges.lock().unwrap_or_else(PoisonError::into_inner));
+        let shadow = cast_shadow(&settings, &recognizer, open_shadow)?;
+        Ok::<_, LoadError>((recognizer, shadow))
+    });
+    let loaded = loaded.await.map_err(|error| LoadError::Panicked(error.to_string()))?;
+    let (recognizer, shadow) = loaded?;
     let ended = recognizer.standing().ended();
     serving.cast_shadow(shadow);
     serving.serve(Some(recognizer));

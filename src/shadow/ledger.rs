@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::evidence::Evidence;
 use super::gate::{self, Condition};
 use super::journal::State;
-use super::record::{Machines, Record};
+use super::record::{Machine, Machines, Record};
 use super::rollout::{Demotion, Rollout};
 use crate::config::{Promotion, ShadowSettings};
 use crate::domain::Embedding;
@@ -36,7 +36,10 @@ pub(super) struct Again {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    /// Until the shadow's backend is open, its machine is that of before the last restart, if any.
     pub(super) machines: Machines,
+    /// Whether it is open.
+    pub(super) open: bool,
     pub(super) evidence: Evidence,
     pub(super) rollout: Rollout,
     pub(super) configured_sampling: f64,
@@ -53,6 +56,7 @@ impl Ledger {
         let kept = |record| Kept { record: Arc::new(record), again: None };
         Self {
             machines,
+            open: false,
             evidence,
             rollout,
             configured_sampling,
@@ -72,7 +76,34 @@ impl Ledger {
 
     /// Who answers, by this ledger.
     pub(super) fn answering(&self) -> Seat {
-        if self.rollout.promoted { Seat::Candidate } else { Seat::Standing }
+        if self.rollout.promoted && self.open { Seat::Candidate } else { Seat::Standing }
+    }
+
+    /// What scans in a seat is this machine. Where it is another than before, evidence begins anew and a promotion ends; sampling stays,
+    /// since it costs no caller anything, and so does that only an operator may promote.
+    pub(super) fn runs_on(&mut self, seat: Seat, machine: Machine, now_ms: u64) {
+        let known = match seat {
+            Seat::Standing => &mut self.machines.standing,
+            Seat::Candidate => &mut self.machines.candidate,
+        };
+        let before = std::mem::replace(known, machine);
+        if before == *known || !before.is_known() {
+            return;
+        }
+        tracing::warn!(
+            target: super::TARGET,
+            ?before,
+            now = ?*known,
+            "a machine that is compared is another than before: evidence begins anew"
+        );
+        let held = self.rollout.held;
+        let what =
+            format!("{} is not the machine that it was promoted on: evidence begins anew", known.backend);
+        if !self.demote(now_ms, Demotion::Failure(what)) {
+            self.evidence = Evidence::since(now_ms);
+            self.urgent = true;
+        }
+        self.rollout.held = held;
     }
 
     pub(super) fn keep(&mut self, kept: Kept) {

@@ -1,7 +1,7 @@
 //! Shadow mode: a second backend answers the same probes again, so that one may move to it on evidence.
 //!
-//! After a request is answered it may be handed over ([`Shadow::offer`]: a look at two numbers and one step that never waits). A
-//! thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
+//! Its backend is opened beside all that is served ([`opening`]). After a request is answered it may be handed over
+//! ([`Shadow::offer`]: a look at two numbers and one step that never waits). A thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
 //! answers ([`compare`], pure), counts ([`evidence`]), keeps disagreements ([`record`], [`journal`]), and judges whether the shadow is
 //! fit to answer ([`gate`], [`bounds`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
 //!
@@ -19,6 +19,7 @@ pub mod gate;
 mod journal;
 mod ledger;
 mod observed;
+mod opening;
 pub mod record;
 mod replay;
 pub mod rollout;
@@ -37,15 +38,17 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 pub use observed::{Answer, Observed, Question};
+pub use opening::{Next, Open, Opening};
 pub use replay::{Guilty, ReplayError, Replayed, ReplayedSide};
 
-use crate::config::{BackendSettings, Promotion, ShadowSettings};
+use crate::config::{BackendKind, BackendSettings, Fallback, Promotion, ShadowSettings};
 use crate::engine::EngineError;
 use crate::recognize::{Recognizer, Seat};
-use crate::telemetry::{self, ShadowKind};
+use crate::telemetry::{self, BackendName, DropReason, Label, ShadowKind};
 use evidence::Evidence;
 use gate::Condition;
 use journal::Journal;
+use opening::Opener;
 use record::{Machine, Machines, Record};
 use rollout::{Demotion, Rollout};
 use runner::Worker;
@@ -87,24 +90,27 @@ pub enum ShadowError {
     /// Its thread.
     #[error("the shadow's thread could not be started: {0}")]
     Thread(std::io::Error),
-    /// Its engine.
-    #[error("shadow.backend: {0}")]
-    Engine(#[from] EngineError),
 }
 
 /// Why the shadow was not promoted.
 #[derive(Clone, Debug, Error, PartialEq)]
-#[error("the gate is not met")]
+#[error("{}", opening.as_deref().unwrap_or("the gate is not met"))]
 pub struct NotFit {
-    /// What is not met.
+    /// What of the gate is not met.
     pub unmet: Vec<Condition>,
+    /// How its backend stands, where it is not open yet: then nothing can promote it.
+    pub opening: Option<String>,
 }
 
 /// What there is to tell.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The machines, in the roles they have now.
+    /// The machines, in the roles they have now. Of one that is not open yet, the backend, and the device of before the last restart, if any.
     pub machines: Sides<Machine>,
+    /// How the shadow's backend stands, where it is not open yet, in words.
+    pub opening: Option<(Opening, String)>,
+    /// Which backend answers and why, as [`Account`](crate::recognize::Account) has it.
+    pub backend_reason: String,
     /// Where the rollout stands.
     pub rollout: Rollout,
     /// Who promotes.
@@ -130,19 +136,44 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Begins to compare the two seats of `recognizer`, which must both be taken; goes on where the same machines left off before a
-    /// restart. `programs` says which kernels each seat runs. Blocks.
-    pub fn start(
+    /// Opens a backend for the candidate's seat of `recognizer`, beside all that is served, and then compares the two seats; goes on where
+    /// the same machines left off before a restart. `programs` says which kernels each seat runs. Blocks for no longer than its record takes
+    /// to be read.
+    pub fn open(
         (settings, backend): (&ShadowSettings, &BackendSettings),
         recognizer: Arc<Recognizer>,
         programs: Programs,
+        open: Open,
     ) -> Result<Self, ShadowError> {
-        let describe = |seat, program| {
-            Ok::<_, EngineError>(Machine::new(recognizer.engine_of(seat)?.choice().active(), program))
-        };
+        // Another backend that stood in for it would be compared in its name.
+        let own = BackendSettings { kind: settings.backend, fallback: Fallback::Fail, ..backend.clone() };
+        Self::begin((settings, backend), recognizer, programs, Some(Opener::new(open, own)))
+    }
+
+    /// As [`Self::open`], where the candidate's seat is taken already.
+    pub fn start(
+        settings: (&ShadowSettings, &BackendSettings),
+        recognizer: Arc<Recognizer>,
+        programs: Programs,
+    ) -> Result<Self, ShadowError> {
+        Self::begin(settings, recognizer, programs, None)
+    }
+
+    fn begin(
+        (settings, backend): (&ShadowSettings, &BackendSettings),
+        recognizer: Arc<Recognizer>,
+        programs: Programs,
+        opener: Option<Opener>,
+    ) -> Result<Self, ShadowError> {
+        let standing = recognizer.standing().choice().active();
+        let candidate = backend_name(settings.backend);
+        // The CPU may stand in for a device that was configured: it is not compared with itself.
+        let same = (standing.backend == candidate).then(|| {
+            format!("{} stands in for backend.kind, and would be compared with itself", candidate.as_str())
+        });
         let machines = Machines {
-            standing: describe(Seat::Standing, programs.standing)?,
-            candidate: describe(Seat::Candidate, programs.candidate)?,
+            standing: Machine::new(standing, programs.standing),
+            candidate: Machine::to_come(candidate),
         };
         let journal = match &settings.record.path {
             None => None,
@@ -153,11 +184,25 @@ impl Shadow {
         };
         let (watchers, _) = broadcast::channel(WATCHED);
         let ledger = shared::resume(settings, machines, journal.as_ref());
-        let shared = Arc::new(Shared::new((settings, backend), recognizer, ledger, watchers));
+        let of = (recognizer, programs.candidate);
+        let shared = Arc::new(Shared::new((settings, backend), of, ledger, watchers));
         shared.show();
+        let opener = match (same, opener) {
+            (Some(why), _) => {
+                tracing::error!(target: TARGET, why, "there is nothing to compare");
+                telemetry::shadow_breaker(true);
+                shared.stands(&Opening { since_ms: now_ms(), failures: 0, error: why, next: Next::Never });
+                None
+            }
+            (None, None) => {
+                shared.seated();
+                None
+            }
+            (None, opener) => opener,
+        };
         // As many requests as probes may wait at most.
         let (jobs, received) = std::sync::mpsc::sync_channel(settings.queue);
-        let worker = Worker::new(Arc::clone(&shared), journal).map_err(ShadowError::Thread)?;
+        let worker = Worker::new(Arc::clone(&shared), journal, opener).map_err(ShadowError::Thread)?;
         let thread = std::thread::Builder::new()
             .name("shadow".to_owned())
             .spawn(move || worker.run(&received))
@@ -183,17 +228,22 @@ impl Shadow {
             .recognizer
             .engine_of(observed.by)
             .is_ok_and(|engine| engine.choice().active().backend == report.backend);
-        if shared.breaker_open.load(Ordering::Relaxed) || !comparable || !shared.take_room(probes) {
-            shared.drop_probes(probes);
-            return;
-        }
-        match self.jobs.try_send(observed) {
-            Ok(()) => (),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                shared.give_room(probes);
-                shared.drop_probes(probes);
-            }
-        }
+        let reason = if shared.breaker_open.load(Ordering::Relaxed) {
+            DropReason::BreakerOpen
+        } else if !comparable {
+            DropReason::PrimaryStoodIn
+        } else if shared.take_room(probes) {
+            let reason = match self.jobs.try_send(observed) {
+                Ok(()) => return,
+                Err(TrySendError::Full(_)) => DropReason::QueueFull,
+                Err(TrySendError::Disconnected(_)) => DropReason::Stopping,
+            };
+            shared.give_room(probes);
+            reason
+        } else {
+            DropReason::QueueFull
+        };
+        shared.drop_probes(probes, reason);
     }
 
     /// The promoted backend failed a request, which the configured one has answered in its place: it is taken back.
@@ -210,7 +260,14 @@ impl Shadow {
         let (evidence, sampling) = (ledger.evidence.clone(), ledger.sampling);
         // Whoever asks again and again must not keep the shadow's thread from its ledger.
         drop(ledger);
+        let opening = shared.opening().map(|opening| {
+            let then = if rollout.promoted { "; it was promoted, and answers once it is open" } else { "" };
+            let told = format!("{}{then}", opening.sentence(&shared.name()));
+            (opening, told)
+        });
         Report {
+            opening,
+            backend_reason: shared.recognizer.account().sentence,
             conditions: gate::judge(&evidence, &shared.settings.gate),
             machines,
             rollout,
@@ -220,6 +277,11 @@ impl Shadow {
             breaker_open: shared.breaker_open.load(Ordering::Relaxed),
             queued: shared.waiting.load(Ordering::Relaxed),
         }
+    }
+
+    /// Shows in the metrics how many probes wait for it now; its own thread does so only when it takes some, which one that hangs does not.
+    pub fn show_queue(&self) {
+        telemetry::shadow_queue_depth(self.shared.waiting.load(Ordering::Relaxed));
     }
 
     /// The latest disagreements, newest first, of these kinds (any, where none is named), after that many have been passed over.
@@ -247,17 +309,9 @@ impl Shadow {
         self.shared.show();
     }
 
-    /// Lets the shadow's backend answer, if it is fit; `force` does not ask. Says whether anything changed.
+    /// Lets the shadow's backend answer, if it is open and fit; with `force` if it is open. Says whether anything changed.
     pub fn promote(&self, because: &str, force: Force) -> Result<bool, NotFit> {
-        let mut ledger = self.shared.ledger();
-        let conditions = ledger.judge(&self.shared.settings);
-        if force == Force::No && !ledger.rollout.promoted && !gate::is_met(&conditions) {
-            let unmet = conditions.into_iter().filter(|condition| !condition.met).collect();
-            return Err(NotFit { unmet });
-        }
-        let changed = ledger.promote(now_ms(), because.to_owned());
-        self.shared.recognizer.let_answer(Seat::Candidate);
-        Ok(changed)
+        self.shared.promote(because, force)
     }
 
     /// Lets the configured backend answer again. Says whether anything changed.
@@ -293,6 +347,16 @@ impl Drop for Shadow {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
         telemetry::shadow_sampling(0.0);
+        telemetry::shadow_open(false);
+    }
+}
+
+/// The backend of a kind; the configuration refuses `auto` for a shadow, which is none.
+fn backend_name(kind: BackendKind) -> BackendName {
+    match kind {
+        BackendKind::OpenCl => BackendName::OpenCl,
+        BackendKind::Reference => BackendName::Reference,
+        BackendKind::Cpu | BackendKind::Auto => BackendName::Cpu,
     }
 }
 

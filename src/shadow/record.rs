@@ -9,7 +9,7 @@ use super::compare::{Place, Said};
 use crate::backend::Description;
 use crate::gallery::Snapshot;
 use crate::recognize::Seat;
-use crate::telemetry::{DecisionKind, Label, ShadowKind};
+use crate::telemetry::{BackendName, DecisionKind, Label, ShadowKind};
 
 /// Most rows of a side that are kept.
 pub const MAX_TOP: usize = 64;
@@ -124,6 +124,16 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// One of which only the backend is known so far.
+    pub fn to_come(backend: BackendName) -> Self {
+        Self { backend: backend.as_str().to_owned(), ..Self::default() }
+    }
+
+    /// Whether more is known of it than its backend.
+    pub fn is_known(&self) -> bool {
+        !self.device.is_empty()
+    }
+
     /// As a backend describes itself, with the kernels it runs.
     pub fn new(description: &Description, program: String) -> Self {
         Self {
@@ -145,6 +155,11 @@ pub struct Machines {
 }
 
 impl Machines {
+    /// Whether both seats have the backends that `other` has, on whatever device.
+    pub fn are_of(&self, other: &Self) -> bool {
+        self.standing.backend == other.standing.backend && self.candidate.backend == other.candidate.backend
+    }
+
     /// By role, where `answering` is the primary.
     pub fn sides(&self, answering: Seat) -> Sides<&Machine> {
         match answering {

@@ -33,6 +33,9 @@ pub enum ReplayError {
     /// Its gallery is not served any more, or has another form.
     #[error("gallery {0:?} is not served any more as it was")]
     NoGallery(String),
+    /// The shadow's backend is not open yet; how it stands.
+    #[error("{0}")]
+    NotOpen(String),
     /// The reference failed, which only a fault of ours can make it.
     #[error("the reference failed: {0}")]
     Reference(String),
@@ -85,6 +88,9 @@ pub struct ReplayedSide {
 
 pub(super) async fn replay(shared: &Arc<Shared>, id: &str) -> Result<Replayed, ReplayError> {
     let (record, probe, snapshot) = find(shared, id).await?;
+    if let Some(opening) = shared.opening() {
+        return Err(ReplayError::NotOpen(opening.sentence(&shared.name())));
+    }
     let Some(question) = Question::again(&record.asked, probe, Arc::clone(&snapshot)) else {
         return Err(ReplayError::NoProbe(id.to_owned()));
     };

@@ -13,8 +13,19 @@ pub struct Rollout {
     pub changed_ms: u64,
     /// Why it last moved.
     pub because: String,
-    /// Whether an operator must promote: something was seen that no amount of further evidence takes back.
+    /// Whether an operator must promote: something was seen, or said, that no amount of further evidence takes back.
     pub held: bool,
+}
+
+/// Longest reason that an operator may give, in bytes.
+pub const MAX_REASON: usize = 1024;
+
+/// What an operator did, as a reason: who, and why where that was told.
+pub fn by_hand(who: &str, why: &str) -> String {
+    match why.trim() {
+        "" => format!("by {who}"),
+        why => format!("by {who}: {why}"),
+    }
 }
 
 /// Why a promoted backend is taken back.
@@ -24,7 +35,7 @@ pub enum Demotion {
     Asked(String),
     /// It would have said something else of a person.
     Disagreement(String),
-    /// It failed, or computed wrongly.
+    /// It failed, or computed wrongly, or is another machine than the one promoted.
     Failure(String),
 }
 
@@ -60,6 +71,12 @@ impl Rollout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_done_by_hand_says_by_whom() {
+        assert_eq!(by_hand("anna", " too slow "), "by anna: too slow");
+        assert_eq!(by_hand("an operator", ""), "by an operator");
+    }
 
     #[test]
     fn after_a_disagreement_only_an_operator_promotes() {

@@ -1,6 +1,6 @@
 //! The shadow's thread: asks the other seat, compares, publishes.
 //!
-//! It waits for the shadow's answer for `shadow.timeout_ms` and never for anything else that may hang: a scan that nobody waits for any
+//! First it has the shadow's backend opened ([`Opener`]). It waits for the shadow's answer for `shadow.timeout_ms` and never for anything else that may hang: a scan that nobody waits for any
 //! more is dropped by its engine, and a shadow that fails again and again is left alone for a while ([`Breaker`]).
 
 use std::panic::AssertUnwindSafe;
@@ -15,12 +15,13 @@ use super::compare::{Comparison, Said, compare, is_disagreement, is_hard};
 use super::journal::Journal;
 use super::ledger::{Again, Kept};
 use super::observed::{Answer, Observed};
+use super::opening::Opener;
 use super::record::{Machine, Record, SideRecord, kind_names};
 use super::rollout::Demotion;
 use super::shared::Shared;
-use super::{Sides, TARGET, now_ms};
+use super::{Force, Sides, TARGET, now_ms};
 use crate::recognize::{Recognizer, Seat};
-use crate::telemetry::{self, ShadowKind};
+use crate::telemetry::{self, DropReason, ShadowKind};
 
 /// How often the thread looks after itself while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
@@ -35,6 +36,8 @@ const SAVING: Duration = Duration::from_secs(5);
 pub(super) struct Worker {
     shared: Arc<Shared>,
     journal: Option<Journal>,
+    /// Until the shadow's backend is open.
+    opener: Option<Opener>,
     runtime: tokio::runtime::Runtime,
     breaker: Breaker,
     judged: Instant,
@@ -44,14 +47,19 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, journal: Option<Journal>) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        journal: Option<Journal>,
+        opener: Option<Opener>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let now = Instant::now();
         let breaker = Breaker::default();
-        Ok(Self { shared, journal, runtime, breaker, judged: now, saved: now, changed: false })
+        Ok(Self { shared, journal, opener, runtime, breaker, judged: now, saved: now, changed: false })
     }
 
     pub(super) fn run(mut self, jobs: &Receiver<Observed>) {
+        self.see_to_the_opening(Instant::now());
         while !self.shared.stopping.load(Ordering::Acquire) {
             match jobs.recv_timeout(TICK) {
                 Ok(observed) => self.take(&observed),
@@ -68,7 +76,7 @@ impl Worker {
         self.shared.give_room(probes);
         telemetry::shadow_queue_depth(self.shared.waiting.load(Ordering::Relaxed));
         if self.breaker.is_open(Instant::now()) {
-            self.shared.drop_probes(probes);
+            self.shared.drop_probes(probes, DropReason::BreakerOpen);
             return;
         }
         self.changed = true;
@@ -221,7 +229,27 @@ impl Worker {
         let _ = self.shared.watchers.send(record);
     }
 
+    /// Begins to open the shadow's backend, tries again, or takes it into its seat.
+    fn see_to_the_opening(&mut self, now: Instant) {
+        let Some(opener) = &mut self.opener else { return };
+        let shared = &self.shared;
+        match opener.look(now, || shared.recognizer.galleries().collect()) {
+            None => shared.stands(opener.seen()),
+            Some(Err(why)) => {
+                shared.stands(opener.seen());
+                shared.not_opened(&why);
+            }
+            Some(Ok(opened)) => {
+                shared.opened(opened);
+                self.opener = None;
+                // Its machine is on disk from now on.
+                self.changed = true;
+            }
+        }
+    }
+
     fn look_after(&mut self, now: Instant) {
+        self.see_to_the_opening(now);
         let open = self.breaker.is_open(now);
         if self.shared.breaker_open.swap(open, Ordering::Relaxed) != open {
             telemetry::shadow_breaker(open);
@@ -238,11 +266,13 @@ impl Worker {
     }
 
     fn judge(&self) {
-        let mut ledger = self.shared.ledger();
+        let ledger = self.shared.ledger();
         let conditions = ledger.judge(&self.shared.settings);
-        if ledger.is_due(&conditions, self.shared.settings.promote) {
-            ledger.promote(now_ms(), "every condition of the gate is met".to_owned());
-            self.shared.recognizer.let_answer(Seat::Candidate);
+        let due = ledger.is_due(&conditions, self.shared.settings.promote);
+        drop(ledger);
+        if due {
+            // What has come to light since is judged again.
+            let _ = self.shared.promote("every condition of the gate is met", Force::No);
         }
     }
 

@@ -9,12 +9,13 @@ use tokio::sync::broadcast;
 
 use super::journal::{self, Journal, State};
 use super::ledger::{KEPT, Ledger};
-use super::record::{Machines, Record};
+use super::opening::{Opened, Opening};
+use super::record::{Machine, Machines, Record};
 use super::rollout::Demotion;
-use super::{TARGET, now_ms};
+use super::{Force, NotFit, TARGET, gate, now_ms};
 use crate::config::{BackendSettings, ShadowSettings};
 use crate::recognize::{Recognizer, Seat};
-use crate::telemetry::{self, ShadowKind};
+use crate::telemetry::{self, DropReason, Label, ShadowKind};
 
 /// What the shadow's thread shares with those who offer and ask.
 #[derive(Debug)]
@@ -23,6 +24,12 @@ pub(super) struct Shared {
     /// For engines that are started beside the two.
     pub(super) backend: BackendSettings,
     pub(super) recognizer: Arc<Recognizer>,
+    /// Which kernels the shadow's backend runs; empty where it has none.
+    pub(super) program: String,
+    /// How its backend stands; `None` once it is open.
+    opening: Mutex<Option<Opening>>,
+    /// Whether it is.
+    open: AtomicBool,
     pub(super) breaker_open: AtomicBool,
     /// Probes that wait.
     pub(super) waiting: AtomicUsize,
@@ -40,25 +47,17 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(
         (settings, backend): (&ShadowSettings, &BackendSettings),
-        recognizer: Arc<Recognizer>,
-        mut ledger: Ledger,
+        (recognizer, program): (Arc<Recognizer>, String),
+        ledger: Ledger,
         watchers: broadcast::Sender<Arc<Record>>,
     ) -> Self {
-        if ledger.rollout.promoted {
-            let readied = recognizer.engine_of(Seat::Candidate).and_then(|candidate| {
-                recognizer.galleries().try_for_each(|snapshot| candidate.load(snapshot, None).map(|_| ()))
-            });
-            match readied {
-                Ok(()) => recognizer.let_answer(Seat::Candidate),
-                Err(error) => {
-                    ledger.demote(now_ms(), Demotion::Failure(error.to_string()));
-                }
-            }
-        }
         Self {
             settings: settings.clone(),
             backend: backend.clone(),
             recognizer,
+            program,
+            opening: Mutex::new(Some(Opening { since_ms: now_ms(), ..Opening::default() })),
+            open: AtomicBool::new(false),
             breaker_open: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             watchers,
@@ -86,13 +85,66 @@ impl Shared {
         let share = share_of_2_32(ledger.sampling);
         self.sampled_of_2_32.store(share, Ordering::Relaxed);
         telemetry::shadow_sampling(ledger.sampling);
-        telemetry::shadow_promoted(ledger.rollout.promoted);
+        telemetry::shadow_promoted(ledger.answering() == Seat::Candidate);
+    }
+
+    /// How the shadow's backend stands, until it is open.
+    pub(super) fn opening(&self) -> Option<Opening> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows how it stands.
+    pub(super) fn stands(&self, opening: &Opening) {
+        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening.clone());
+    }
+
+    /// The shadow's backend is open: it takes its seat, and answers where it was promoted.
+    pub(super) fn opened(&self, Opened { engine, ready }: Opened) {
+        self.recognizer.seat(engine, &ready);
+        self.seated();
+    }
+
+    /// The candidate's seat is taken.
+    pub(super) fn seated(&self) {
+        let Ok(engine) = self.recognizer.engine_of(Seat::Candidate) else { return };
+        let description = engine.choice().active();
+        telemetry::backend_described(description.backend, &description.device, &description.driver);
+        let machine = Machine::new(description, self.program.clone());
+        let mut ledger = self.ledger();
+        ledger.runs_on(Seat::Candidate, machine, now_ms());
+        ledger.open = true;
+        if ledger.rollout.promoted {
+            self.recognizer.let_answer(Seat::Candidate, &ledger.rollout.because);
+            telemetry::shadow_promoted(true);
+        }
+        drop(ledger);
+        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.open.store(true, Ordering::Release);
+        telemetry::shadow_open(true);
+        telemetry::shadow_breaker(false);
+        tracing::info!(
+            target: TARGET,
+            backend = description.backend.as_str(),
+            device = description.device,
+            driver = description.driver,
+            "the shadow's backend is open: it is compared from now on"
+        );
+    }
+
+    /// The shadow's backend could not be opened.
+    pub(super) fn not_opened(&self, why: &str) {
+        telemetry::shadow_open_failed();
+        telemetry::shadow_breaker(true);
+        let what = format!("{} could not be opened: {why}", self.name());
+        self.demote(Demotion::Failure(what));
     }
 
     /// Whether this request is one of those to compare.
     pub(super) fn samples(&self) -> bool {
         let share = self.sampled_of_2_32.load(Ordering::Relaxed);
-        share > 0 && scattered(self.seen.fetch_add(1, Ordering::Relaxed)) >> 32 < share
+        share > 0
+            && self.open.load(Ordering::Acquire)
+            && scattered(self.seen.fetch_add(1, Ordering::Relaxed)) >> 32 < share
     }
 
     pub(super) fn take_room(&self, probes: usize) -> bool {
@@ -105,16 +157,44 @@ impl Shared {
         self.waiting.fetch_sub(probes, Ordering::Relaxed);
     }
 
-    pub(super) fn drop_probes(&self, probes: usize) {
+    pub(super) fn drop_probes(&self, probes: usize, reason: DropReason) {
         self.dropped.fetch_add(probes as u64, Ordering::Relaxed);
+        telemetry::shadow_dropped(reason, probes as u64);
         telemetry::shadow_compared(ShadowKind::Dropped, probes as u64);
+    }
+
+    /// Lets the shadow's backend answer, if it is open and fit; says whether anything changed.
+    pub(super) fn promote(&self, because: &str, force: Force) -> Result<bool, NotFit> {
+        if let Some(opening) = self.opening() {
+            return Err(NotFit { unmet: Vec::new(), opening: Some(opening.sentence(&self.name())) });
+        }
+        let mut ledger = self.ledger();
+        let conditions = ledger.judge(&self.settings);
+        if force == Force::No && !ledger.rollout.promoted && !gate::is_met(&conditions) {
+            let unmet = conditions.into_iter().filter(|condition| !condition.met).collect();
+            return Err(NotFit { unmet, opening: None });
+        }
+        let changed = ledger.promote(now_ms(), because.to_owned());
+        if changed {
+            self.recognizer.let_answer(Seat::Candidate, because);
+        }
+        Ok(changed)
     }
 
     /// Takes the promoted backend back; says whether it was promoted.
     pub(super) fn demote(&self, demotion: Demotion) -> bool {
         let mut ledger = self.ledger();
-        self.recognizer.let_answer(Seat::Standing);
-        ledger.demote(now_ms(), demotion)
+        let answered = ledger.answering() == Seat::Candidate;
+        let changed = ledger.demote(now_ms(), demotion);
+        if changed && answered {
+            self.recognizer.let_answer(Seat::Standing, &ledger.rollout.because);
+        }
+        changed
+    }
+
+    /// The name of the shadow's backend.
+    pub(super) fn name(&self) -> String {
+        self.ledger().machines.candidate.backend.clone()
     }
 }
 
@@ -132,11 +212,12 @@ fn scattered(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What the same machines left behind, or the beginning.
+/// What the same backends left behind, or the beginning. Of the candidate only the backend is known yet.
 pub(super) fn resume(settings: &ShadowSettings, machines: Machines, journal: Option<&Journal>) -> Ledger {
+    let standing = machines.standing.clone();
     let fresh = State::new(machines, settings.sampling, now_ms());
     let state = match journal.and_then(Journal::state) {
-        Some(state) if state.machines == fresh.machines => {
+        Some(state) if state.machines.are_of(&fresh.machines) => {
             let sampling = if state.configured_sampling.to_bits() == settings.sampling.to_bits() {
                 state.sampling
             } else {
@@ -148,14 +229,17 @@ pub(super) fn resume(settings: &ShadowSettings, machines: Machines, journal: Opt
             tracing::warn!(
                 target: TARGET,
                 was_promoted = state.rollout.promoted,
-                "the machines that are compared are others than before: evidence begins anew"
+                "the backends that are compared are others than before: evidence and sampling begin anew"
             );
             fresh
         }
         None => fresh,
     };
     let folder = settings.record.path.as_deref().filter(|_| journal.is_some());
-    Ledger::new(state, folder.map(|folder| journal::latest(folder, KEPT)).unwrap_or_default())
+    let latest = folder.map(|folder| journal::latest(folder, KEPT)).unwrap_or_default();
+    let mut ledger = Ledger::new(state, latest);
+    ledger.runs_on(Seat::Standing, standing, now_ms());
+    ledger
 }
 
 #[cfg(test)]

@@ -151,6 +151,14 @@ closed_sets! {
         Reference = "reference",
     }
 
+    /// What an engine is to callers.
+    Role {
+        /// Its answers are returned.
+        Primary = "primary",
+        /// It is only compared.
+        Shadow = "shadow",
+    }
+
     /// What came of comparing the shadow with the primary for one probe, most serious first.
     ShadowKind {
         /// The shadow failed where the primary answered.
@@ -171,6 +179,18 @@ closed_sets! {
         Agree = "agree",
         /// The probe was sampled, and not compared for want of room.
         Dropped = "dropped",
+    }
+
+    /// Why a sampled probe was not compared.
+    DropReason {
+        /// `shadow.queue` probes wait already.
+        QueueFull = "queue_full",
+        /// The shadow failed again and again, and is left alone for a while.
+        BreakerOpen = "breaker_open",
+        /// Another backend stood in for the primary: there was nothing to compare.
+        PrimaryStoodIn = "primary_stood_in",
+        /// The shadow is stopping.
+        Stopping = "stopping",
     }
 
     /// What the shadow must fulfil before it may become primary.
@@ -253,6 +273,8 @@ pub enum ChoiceReason {
     Configured,
     /// A usable GPU was found.
     GpuFound,
+    /// Shadow mode let it answer in the configured one's place.
+    Promoted,
     /// OpenCL is not to be had.
     Fallback(FallbackReason),
 }
@@ -261,6 +283,7 @@ impl Label for ChoiceReason {
     const ALL: &'static [Self] = &[
         Self::Configured,
         Self::GpuFound,
+        Self::Promoted,
         Self::Fallback(FallbackReason::NoLoader),
         Self::Fallback(FallbackReason::NoPlatform),
         Self::Fallback(FallbackReason::NoGpu),
@@ -281,6 +304,7 @@ impl Label for ChoiceReason {
         match self {
             Self::Configured => "configured",
             Self::GpuFound => "gpu_found",
+            Self::Promoted => "promoted",
             Self::Fallback(reason) => reason.as_str(),
         }
     }
@@ -353,6 +377,8 @@ mod tests {
             names::<ShadowKind>(),
             names::<GateCondition>(),
             names::<RolloutChange>(),
+            names::<Role>(),
+            names::<DropReason>(),
         ] {
             assert_eq!(set.iter().collect::<BTreeSet<_>>().len(), set.len(), "{set:?}");
             assert!(
@@ -365,7 +391,7 @@ mod tests {
 
     #[test]
     fn every_fallback_is_a_choice_too() {
-        assert_eq!(names::<ChoiceReason>()[2..], names::<FallbackReason>());
+        assert_eq!(names::<ChoiceReason>()[3..], names::<FallbackReason>());
     }
 
     #[test]

@@ -87,8 +87,8 @@ declare! {
         "Calls being answered now.";
     QUEUE_DEPTH: Kind::Gauge, "lookalike_queue_depth", [], Some(Unit::Count),
         "Scans waiting for the backend now, those included of which only a part has been scanned.";
-    BATCH_PROBES: Kind::Histogram(PROBES), "lookalike_batch_probes", [], Some(Unit::Count),
-        "Probes that the backend scanned together, of one request or several.";
+    BATCH_PROBES: Kind::Histogram(PROBES), "lookalike_batch_probes", ["role"], Some(Unit::Count),
+        "Probes that a backend scanned together, of one request or several; role: primary answers, shadow is only compared.";
     DECISIONS: Kind::Counter, "lookalike_decisions_total", ["decision"], Some(Unit::Count),
         "Probes recognised or not, by decision.";
     DECISION_HEADROOM: Kind::Histogram(HEADROOM), "lookalike_decision_headroom", ["bound"], None,
@@ -101,26 +101,28 @@ declare! {
         "Generation served; the sum over all galleries unless metrics.gallery_label is set.";
     BACKEND_INFO: Kind::Gauge, "lookalike_backend_info", ["backend", "device", "driver"], None,
         "1 for each backend that was made ready, with its device and driver.";
-    BACKEND_UP: Kind::Gauge, "lookalike_backend_up", ["backend"], None,
-        "1 where a backend can answer now, else 0.";
+    BACKEND_UP: Kind::Gauge, "lookalike_backend_up", ["backend", "role"], None,
+        "1 where a backend can answer now, else 0; NaN in a role that it no longer has. role: primary answers callers (or stands behind what does), shadow is only compared.";
     BACKEND_CHOICE: Kind::Gauge, "lookalike_backend_choice", ["backend", "reason"], None,
         "1 for the backend that answers and why it was chosen, else 0.";
     BACKEND_FALLBACK: Kind::Counter, "lookalike_backend_fallback_total", ["reason"], Some(Unit::Count),
         "Times another backend answered in place of OpenCL, by reason.";
-    BACKEND_FAILURES: Kind::Counter, "lookalike_backend_failures_total", ["reason"], Some(Unit::Count),
-        "Times OpenCL failed, for a gallery or altogether, whoever answered then, by reason.";
+    BACKEND_FAILURES: Kind::Counter, "lookalike_backend_failures_total", ["reason", "role"], Some(Unit::Count),
+        "Times OpenCL failed, for a gallery or altogether, whoever answered then, by reason and by its role then.";
     ENGINE_PANICS: Kind::Counter, "lookalike_engine_panics_total", [], Some(Unit::Count),
         "Times the engine met a fault of its own: above 0, Lookalike has a bug, and its log says where.";
     PROGRAM_CACHE: Kind::Counter, "lookalike_program_cache_total", ["result"], Some(Unit::Count),
         "Compiled kernels asked of the cache on disk, by what came of it; unwritable comes on top where the new one could not be kept.";
-    DEVICE_MEMORY: Kind::Gauge, "lookalike_device_memory_bytes", [], Some(Unit::Bytes),
-        "Device memory held for galleries.";
+    DEVICE_MEMORY: Kind::Gauge, "lookalike_device_memory_bytes", ["role"], Some(Unit::Bytes),
+        "Device memory held for galleries, by the primary's backend and by the shadow's.";
     UNCERTIFIED_SCANS: Kind::Counter, "lookalike_uncertified_scans_total", ["backend"], Some(Unit::Count),
         "Probes whose first scan did not prove the answer, so that they were scanned again.";
     SCORE_BOUND_VIOLATIONS: Kind::Counter, "lookalike_score_bound_violations_total", ["backend"], Some(Unit::Count),
         "Raw scores further from the exact score than the backend's bound: above 0, the backend computes wrongly.";
     SHADOW_COMPARISONS: Kind::Counter, "lookalike_shadow_comparisons_total", ["kind"], Some(Unit::Count),
         "Probes that the shadow was to answer too, by the most serious difference from the primary's answer.";
+    SHADOW_DROPS: Kind::Counter, "lookalike_shadow_drops_total", ["reason"], Some(Unit::Count),
+        "Sampled probes that were not compared, by reason; together they are the comparisons of kind dropped.";
     SHADOW_SCORE_ERROR: Kind::Histogram(SCORE_ERRORS), "lookalike_shadow_score_abs_error", [], None,
         "Largest distance of a score that the shadow computed from the exact one, of each probe compared.";
     SHADOW_OVERLAP: Kind::Histogram(SHARES), "lookalike_shadow_topk_overlap", [], None,
@@ -132,7 +134,11 @@ declare! {
     SHADOW_GATE: Kind::Gauge, "lookalike_shadow_gate", ["condition"], None,
         "1 for each condition of promotion that is met, else 0.";
     SHADOW_BREAKER_OPEN: Kind::Gauge, "lookalike_shadow_breaker_open", [], None,
-        "1 while the shadow is left alone because it failed again and again, else 0.";
+        "1 while the shadow is left alone because it failed again and again, or could not be opened, else 0.";
+    SHADOW_OPEN: Kind::Gauge, "lookalike_shadow_open", [], None,
+        "1 while the shadow's backend is open and can be compared; 0 while it is being opened, and where shadow mode is off.";
+    SHADOW_OPEN_FAILURES: Kind::Counter, "lookalike_shadow_open_failures_total", [], Some(Unit::Count),
+        "Times the shadow's backend could not be opened; it is tried again after growing pauses.";
     SHADOW_SAMPLING: Kind::Gauge, "lookalike_shadow_sampling_ratio", [], None,
         "Share of requests that the shadow is to answer too; 0 where shadow mode is off.";
     SHADOW_PROMOTED: Kind::Gauge, "lookalike_shadow_promoted", [], None,

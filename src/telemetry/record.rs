@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, SharedString, with_recorder};
 
+use super::engines;
 use super::labels::{
-    BackendName, Bound, ChoiceReason, Code, DecisionKind, FallbackReason, GateCondition, Label, Method,
-    ProgramCacheResult, RolloutChange, ShadowKind, Stage,
+    BackendName, Bound, ChoiceReason, Code, DecisionKind, DropReason, FallbackReason, GateCondition, Label,
+    Method, ProgramCacheResult, RolloutChange, ShadowKind, Stage,
 };
 use super::metrics::{
-    BACKEND_CHOICE, BACKEND_FAILURES, BACKEND_FALLBACK, BACKEND_INFO, BACKEND_UP, BATCH_PROBES, BUILD_INFO,
-    DECISION_HEADROOM, DECISIONS, DEVICE_MEMORY, Declaration, ENGINE_PANICS, INFLIGHT, Kind, PROGRAM_CACHE,
-    QUEUE_DEPTH, REQUEST_DURATION, REQUESTS, SCORE_BOUND_VIOLATIONS, SHADOW_BREAKER_OPEN, SHADOW_CHANGES,
-    SHADOW_COMPARISONS, SHADOW_GATE, SHADOW_LATENCY_RATIO, SHADOW_OVERLAP, SHADOW_PROMOTED,
+    BACKEND_CHOICE, BACKEND_FALLBACK, BACKEND_INFO, BUILD_INFO, DECISION_HEADROOM, DECISIONS, Declaration,
+    ENGINE_PANICS, INFLIGHT, Kind, PROGRAM_CACHE, QUEUE_DEPTH, REQUEST_DURATION, REQUESTS,
+    SCORE_BOUND_VIOLATIONS, SHADOW_BREAKER_OPEN, SHADOW_CHANGES, SHADOW_COMPARISONS, SHADOW_DROPS,
+    SHADOW_GATE, SHADOW_LATENCY_RATIO, SHADOW_OPEN, SHADOW_OPEN_FAILURES, SHADOW_OVERLAP, SHADOW_PROMOTED,
     SHADOW_QUEUE_DEPTH, SHADOW_SAMPLING, SHADOW_SCORE_ERROR, STAGE_DURATION, UNCERTIFIED_SCANS,
 };
 
@@ -33,7 +34,7 @@ fn key<V: Into<SharedString>>(metric: &Declaration, values: impl IntoIterator<It
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }
 
-fn counter<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Counter {
+pub(super) fn counter<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Counter {
     debug_assert!(
         metric.kind == Kind::Counter && metric.labels.len() == N,
         "{} is another metric",
@@ -42,7 +43,7 @@ fn counter<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> C
     with_recorder(|recorder| recorder.register_counter(&key(metric, values), &METADATA))
 }
 
-fn gauge<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Gauge {
+pub(super) fn gauge<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Gauge {
     debug_assert!(
         metric.kind == Kind::Gauge && metric.labels.len() == N,
         "{} is another metric",
@@ -51,7 +52,7 @@ fn gauge<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Gau
     with_recorder(|recorder| recorder.register_gauge(&key(metric, values), &METADATA))
 }
 
-fn histogram<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Histogram {
+pub(super) fn histogram<const N: usize>(metric: &Declaration, values: [&'static str; N]) -> Histogram {
     debug_assert!(
         matches!(metric.kind, Kind::Histogram(_)) && metric.labels.len() == N,
         "{} is another metric",
@@ -63,24 +64,29 @@ fn histogram<const N: usize>(metric: &Declaration, values: [&'static str; N]) ->
 /// Makes every series show whose labels' values are known beforehand.
 pub(super) fn from_the_start() {
     gauge(&BUILD_INFO, [env!("CARGO_PKG_VERSION")]).set(1.0);
+    engines::from_the_start();
     for metric in [
         &INFLIGHT,
         &QUEUE_DEPTH,
-        &DEVICE_MEMORY,
         &SHADOW_QUEUE_DEPTH,
         &SHADOW_BREAKER_OPEN,
+        &SHADOW_OPEN,
         &SHADOW_SAMPLING,
         &SHADOW_PROMOTED,
     ] {
         gauge(metric, []).set(0.0);
     }
     // A histogram shows once it is registered, whether or not its handle is kept.
-    for metric in [&BATCH_PROBES, &SHADOW_SCORE_ERROR, &SHADOW_OVERLAP, &SHADOW_LATENCY_RATIO] {
+    for metric in [&SHADOW_SCORE_ERROR, &SHADOW_OVERLAP, &SHADOW_LATENCY_RATIO] {
         drop(histogram(metric, []));
     }
     for kind in ShadowKind::ALL {
         counter(&SHADOW_COMPARISONS, [kind.as_str()]).increment(0);
     }
+    for reason in DropReason::ALL {
+        counter(&SHADOW_DROPS, [reason.as_str()]).increment(0);
+    }
+    counter(&SHADOW_OPEN_FAILURES, []).increment(0);
     for condition in GateCondition::ALL {
         gauge(&SHADOW_GATE, [condition.as_str()]).set(0.0);
     }
@@ -104,14 +110,12 @@ pub(super) fn from_the_start() {
     }
     for reason in FallbackReason::ALL {
         counter(&BACKEND_FALLBACK, [reason.as_str()]).increment(0);
-        counter(&BACKEND_FAILURES, [reason.as_str()]).increment(0);
     }
     counter(&ENGINE_PANICS, []).increment(0);
     for result in ProgramCacheResult::ALL {
         counter(&PROGRAM_CACHE, [result.as_str()]).increment(0);
     }
     for backend in BackendName::ALL {
-        gauge(&BACKEND_UP, [backend.as_str()]).set(0.0);
         counter(&UNCERTIFIED_SCANS, [backend.as_str()]).increment(0);
         counter(&SCORE_BOUND_VIOLATIONS, [backend.as_str()]).increment(0);
         for reason in ChoiceReason::ALL {
@@ -155,11 +159,6 @@ pub fn queue_depth(scans: usize) {
     gauge(&QUEUE_DEPTH, []).set(scans as f64);
 }
 
-/// So many probes, of one request or several, were scanned together.
-pub fn batch_scanned(probes: usize) {
-    histogram(&BATCH_PROBES, []).record(probes as f64);
-}
-
 /// A probe was decided on.
 pub fn decision_made(decision: DecisionKind) {
     counter(&DECISIONS, [decision.as_str()]).increment(1);
@@ -174,24 +173,6 @@ pub fn headroom(bound: Bound, headroom: f32) {
 pub fn backend_described(backend: BackendName, device: &str, driver: &str) {
     let short = |text: &str| text.chars().take(MAX_DRIVER_TEXT_CHARS).collect::<String>();
     open_gauge(&BACKEND_INFO, &[backend.as_str().to_owned(), short(device), short(driver)]).set(1.0);
-}
-
-/// Whether a backend can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackendState {
-    /// It can.
-    Up,
-    /// It cannot.
-    Down,
-}
-
-/// A backend came up or went down.
-pub fn backend_state(backend: BackendName, state: BackendState) {
-    let value = match state {
-        BackendState::Up => 1.0,
-        BackendState::Down => 0.0,
-    };
-    gauge(&BACKEND_UP, [backend.as_str()]).set(value);
 }
 
 /// This backend answers from now on, for this reason.
@@ -209,11 +190,6 @@ pub fn fell_back(reason: FallbackReason) {
     counter(&BACKEND_FALLBACK, [reason.as_str()]).increment(1);
 }
 
-/// OpenCL failed.
-pub fn backend_failed(reason: FallbackReason) {
-    counter(&BACKEND_FAILURES, [reason.as_str()]).increment(1);
-}
-
 /// The engine met a fault of its own.
 pub fn engine_panicked() {
     counter(&ENGINE_PANICS, []).increment(1);
@@ -222,11 +198,6 @@ pub fn engine_panicked() {
 /// A compiled kernel was asked of the cache on disk.
 pub fn program_cache(result: ProgramCacheResult) {
     counter(&PROGRAM_CACHE, [result.as_str()]).increment(1);
-}
-
-/// So many bytes of device memory are held now.
-pub fn device_memory(bytes: u64) {
-    gauge(&DEVICE_MEMORY, []).set(bytes as f64);
 }
 
 /// So many more probes of the shadow ended like this.
@@ -239,6 +210,11 @@ pub fn shadow_compared(kind: ShadowKind, probes: u64) {
 pub fn shadow_probe(score_error: f32, overlap: f32) {
     histogram(&SHADOW_SCORE_ERROR, []).record(score_error);
     histogram(&SHADOW_OVERLAP, []).record(overlap);
+}
+
+/// So many sampled probes were not compared, for this reason.
+pub fn shadow_dropped(reason: DropReason, probes: u64) {
+    counter(&SHADOW_DROPS, [reason.as_str()]).increment(probes);
 }
 
 /// The shadow took so many times as long for a request as the primary.
@@ -259,6 +235,16 @@ pub fn shadow_gate(condition: GateCondition, met: bool) {
 /// Whether the shadow is left alone for a while.
 pub fn shadow_breaker(open: bool) {
     gauge(&SHADOW_BREAKER_OPEN, []).set(f64::from(u8::from(open)));
+}
+
+/// Whether the shadow's backend is open.
+pub fn shadow_open(open: bool) {
+    gauge(&SHADOW_OPEN, []).set(f64::from(u8::from(open)));
+}
+
+/// The shadow's backend could not be opened.
+pub fn shadow_open_failed() {
+    counter(&SHADOW_OPEN_FAILURES, []).increment(1);
 }
 
 /// The share of requests that the shadow is to answer too.
@@ -350,41 +336,35 @@ mod tests {
         let text = rendered(|| {
             stage_done(Stage::Verify, Duration::from_micros(11));
             queue_depth(4);
-            batch_scanned(256);
             decision_made(DecisionKind::Ambiguous);
             headroom(Bound::Margin, -0.03);
             headroom(Bound::Threshold, 0.5);
-            backend_state(BackendName::Cpu, BackendState::Up);
-            backend_state(BackendName::OpenCl, BackendState::Up);
-            backend_state(BackendName::OpenCl, BackendState::Down);
             fell_back(FallbackReason::NoLoader);
             program_cache(ProgramCacheResult::Stale);
-            backend_failed(FallbackReason::DeviceTimedOut);
             engine_panicked();
-            device_memory(1 << 40);
             uncertified_scans(BackendName::OpenCl, 3);
             score_bound_violations(BackendName::OpenCl, 2);
+            shadow_dropped(DropReason::QueueFull, 5);
+            shadow_open(true);
+            shadow_open_failed();
         });
         for line in [
             "lookalike_stage_duration_seconds_bucket{stage=\"verify\",le=\"0.00001\"} 0",
             "lookalike_stage_duration_seconds_bucket{stage=\"verify\",le=\"0.000025\"} 1",
             "lookalike_queue_depth 4",
-            "lookalike_batch_probes_bucket{le=\"128\"} 0",
-            "lookalike_batch_probes_bucket{le=\"256\"} 1",
             "lookalike_decisions_total{decision=\"ambiguous\"} 1",
             "lookalike_decision_headroom_bucket{bound=\"margin\",le=\"-0.05\"} 0",
             "lookalike_decision_headroom_bucket{bound=\"margin\",le=\"-0.025\"} 1",
             "lookalike_decision_headroom_bucket{bound=\"threshold\",le=\"0.4\"} 0",
             "lookalike_decision_headroom_bucket{bound=\"threshold\",le=\"+Inf\"} 1",
-            "lookalike_backend_up{backend=\"cpu\"} 1",
-            "lookalike_backend_up{backend=\"opencl\"} 0",
             "lookalike_backend_fallback_total{reason=\"no_loader\"} 1",
-            "lookalike_backend_failures_total{reason=\"device_timed_out\"} 1",
             "lookalike_engine_panics_total 1",
             "lookalike_program_cache_total{result=\"stale\"} 1",
-            "lookalike_device_memory_bytes 1099511627776",
             "lookalike_uncertified_scans_total{backend=\"opencl\"} 3",
             "lookalike_score_bound_violations_total{backend=\"opencl\"} 2",
+            "lookalike_shadow_drops_total{reason=\"queue_full\"} 5",
+            "lookalike_shadow_open 1",
+            "lookalike_shadow_open_failures_total 1",
         ] {
             assert!(has(&text, line), "{line} stands in\n{text}");
         }

@@ -87,11 +87,12 @@ mod tests {
     use crate::telemetry::{Code, Declaration, Label, Method};
 
     /// Metrics whose labels depend on the machine or on the operator's choice.
-    const LATER: [&str; 4] = [
+    const LATER: [&str; 5] = [
         "lookalike_gallery_prototypes",
         "lookalike_gallery_identities",
         "lookalike_gallery_generation",
         "lookalike_backend_info",
+        "lookalike_backend_up",
     ];
 
     fn kind_text(kind: Kind) -> &'static str {
@@ -125,7 +126,6 @@ mod tests {
             "lookalike_stage_duration_seconds_bucket{stage=\"decide\",le=\"10\"} 0",
             "lookalike_decisions_total{decision=\"displaced\"} 0",
             "lookalike_decision_headroom_bucket{bound=\"margin\",le=\"-0.2\"} 0",
-            "lookalike_backend_up{backend=\"opencl\"} 0",
             "lookalike_backend_choice{backend=\"cpu\",reason=\"no_loader\"} 0",
             "lookalike_backend_fallback_total{reason=\"out_of_memory\"} 0",
             "lookalike_uncertified_scans_total{backend=\"reference\"} 0",
@@ -137,8 +137,11 @@ mod tests {
             "lookalike_shadow_sampling_ratio 0",
             "lookalike_inflight_requests 0",
             "lookalike_queue_depth 0",
-            "lookalike_device_memory_bytes 0",
-            "lookalike_batch_probes_count 0",
+            "lookalike_backend_failures_total{reason=\"self_test\",role=\"shadow\"} 0",
+            "lookalike_device_memory_bytes{role=\"shadow\"} 0",
+            "lookalike_batch_probes_count{role=\"primary\"} 0",
+            "lookalike_shadow_drops_total{reason=\"queue_full\"} 0",
+            "lookalike_shadow_open 0",
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line} stands in\n{text}");
         }
@@ -149,10 +152,10 @@ mod tests {
     #[test]
     fn installing_again_gives_the_same_metrics() {
         let (first, second) = (install(), install());
-        record::batch_scanned(3);
+        record::shadow_probe(0.0, 0.5);
         first.upkeep();
         for text in [first.render(), second.render()] {
-            assert!(text.contains("lookalike_batch_probes_bucket{le=\"4\"} 1\n"), "{text}");
+            assert!(text.contains("lookalike_shadow_topk_overlap_bucket{le=\"0.5\"} 1\n"), "{text}");
         }
     }
 }

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +58,23 @@ def serve(data, *arguments, environment=None):
     with server.channel() as channel:
         for health in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60):
             if health.status == health_pb2.HealthCheckResponse.SERVING:
-                return server
-    pytest.fail("the server stopped before it served")
+                break
+        else:
+            pytest.fail("the server stopped before it served")
+    # It serves before its shadow's backend is open.
+    if "shadow.enabled=true" in arguments:
+        wait_for(server, "lookalike_shadow_open 1")
+    return server
+
+
+def wait_for(server, series):
+    """Until a series is there and is not 0."""
+    for _ in range(3000):
+        with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=30) as reply:
+            lines = reply.read().decode().splitlines()
+        if any(line.startswith(series) and not line.endswith(" 0") for line in lines):
+            return
+    pytest.fail(f"no {series}")
 
 
 def stop(server):

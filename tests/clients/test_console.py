@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import BINARY, ROOT, SAMPLE, lookalike, serve, stop
+from conftest import BINARY, ROOT, SAMPLE, lookalike, serve, stop, wait_for
 from playwright.sync_api import expect, sync_playwright
 
 TOKEN = "a token of the test"
@@ -54,16 +54,6 @@ def console(tmp_path_factory, stubs):
         moment.unlink()
         yield server, ask
     stop(server)
-
-
-def wait_for(server, series):
-    """Until a series is there and is not 0."""
-    for _ in range(3000):
-        with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=30) as reply:
-            lines = reply.read().decode().splitlines()
-        if any(line.startswith(series) and not line.endswith(" 0") for line in lines):
-            return
-    pytest.fail(f"no {series}")
 
 
 @pytest.fixture(scope="module")
@@ -163,28 +153,114 @@ def test_it_does_not_scroll_sideways_on_a_phone(console, browser):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def sampling(server):
+    told = subprocess.run([BINARY, "shadow", "report", "--server", server.address, "--format", "json"], capture_output=True, text=True)
+    return json.loads(told.stdout)["sampling"]
+
+
+def fill(page, percent, token):
+    """Fills the form for the sampling and sends it."""
+    form = page.locator("form[action='/console/sampling']")
+    if not form.is_visible():
+        page.get_by_text("Change", exact=True).click()
+    form.get_by_label("sampling").fill(percent)
+    form.get_by_label("token").fill(token)
+    form.get_by_role("button", name="Set").click()
+    return form
+
+
 def test_only_a_token_changes_anything(console, browser):
     server, _ = console
-    page, _ = opened(browser, server)
-    page.get_by_text("Change", exact=True).click()
-    form = page.locator("form[action='/console/sampling']")
-    form.get_by_label("sampling").fill("12.5")
-    form.get_by_label("token").fill("a guess")
-    form.get_by_role("button", name="Set").click()
-    expect(page.locator("body")).to_contain_text("expected an admin's token")
-    page.go_back()
-    page.get_by_text("Change", exact=True).click()
-    form.get_by_label("sampling").fill("12.5")
-    form.get_by_label("token").fill(TOKEN)
-    form.get_by_role("button", name="Set").click()
+    page, complaints = opened(browser, server)
+    refused = fill(page, "12.5", "a guess").get_by_role("alert")
+    expect(refused).to_contain_text("token: expected an admin's token")
+    assert page.url.endswith("/console"), "what was typed is still there"
+    expect(page.get_by_label("sampling")).to_have_value("12.5")
+    shot(page, "refused-live")
+    fill(page, "12.5", TOKEN)
     expect(page.get_by_role("region", name="Rollout")).to_contain_text("on 12.5 % of requests")
-    told = subprocess.run([BINARY, "shadow", "report", "--server", server.address, "--format", "json"], capture_output=True, text=True)
-    assert json.loads(told.stdout)["sampling"] == 0.125
-    # What the gate refuses it refuses here too.
-    body = urllib.parse.urlencode({"token": TOKEN}).encode()
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://{server.metrics}/console/promote", data=body, timeout=30)
-    assert (refused.value.code, refused.value.read()) == (409, b"the gate is not met\n")
+    expect(page.locator("#state")).to_have_text("Done.")
+    expect(page.locator("#change > summary")).to_be_focused()
+    assert sampling(server) == 0.125
+    assert [text for text in complaints if "403" not in text] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_without_javascript_a_refusal_is_a_page(console, browser, scheme):
+    server, _ = console
+    page, _ = opened(browser, server, java_script_enabled=False, color_scheme=scheme)
+    fill(page, "25", "a guess")
+    expect(page.get_by_role("region", name="Nothing was changed")).to_contain_text("token: expected an admin's token")
+    shot(page, f"refused-{scheme}")
+    page.get_by_role("link", name="Back to the console").click()
+    fill(page, "25", TOKEN)
+    expect(page.get_by_role("region", name="Rollout")).to_contain_text("on 25 % of requests")
+    assert sampling(server) == 0.25
+
+
+def sent(server, what, kind="application/x-www-form-urlencoded", **fields):
+    """The status that a form gets, and the page."""
+    body = fields.pop("body", None)
+    body = urllib.parse.urlencode(fields).encode() if body is None else body
+    request = urllib.request.Request(f"http://{server.metrics}/console/{what}", data=body, headers={"content-type": kind})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as refused:
+        assert refused.headers["content-type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in refused.headers["content-security-policy"]
+        return refused.code, refused.read().decode()
+
+
+def test_each_refusal_has_its_status_and_says_what_is_right(console):
+    server, _ = console
+    before = sampling(server)
+    for percent in ("101", "-1", "nan", "many", "", " "):
+        status, page = sent(server, "sampling", token=TOKEN, percent=percent)
+        assert status == 422 and "percent: expected a number from 0 to 100, such as 12.5, got" in page, (percent, status, page)
+    status, page = sent(server, "sampling", token=TOKEN, percent="<b>" * 100)
+    assert status == 422 and "<b>" not in page and "&lt;b&gt;" in page and len(page) < 2000
+    status, page = sent(server, "sampling", token=TOKEN)
+    assert status == 422 and "got nothing" in page
+    status, page = sent(server, "demote", token=TOKEN, reason="x" * 1025)
+    assert status == 422 and "reason: expected at most 1024 bytes, got 1025 bytes" in page
+    for fields, got in (({"percent": "5"}, "none"), ({"percent": "5", "token": ""}, "none"), ({"percent": "5", "token": "wrong"}, "one that it does not name")):
+        status, page = sent(server, "sampling", **fields)
+        assert status == 403 and f"got {got}" in page and "server.tokens" in page, (fields, status, page)
+    status, page = sent(server, "sampling", kind="application/json", body=b"{}")
+    assert status == 415 and "application/x-www-form-urlencoded" in page
+    status, page = sent(server, "sampling", body=b"x" * 3_000_000)
+    assert status == 413 and "expected a form" in page
+    # What the gate refuses it refuses here too, and says what is missing.
+    status, page = sent(server, "promote", token=TOKEN)
+    assert status == 409 and "The gate is not met" in page and "comparisons: limit 100000, got " in page
+    # Who comes without a form is shown the page that has it.
+    with urllib.request.urlopen(f"http://{server.metrics}/console/sampling", timeout=30) as reply:
+        assert reply.url.endswith("/console")
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        urllib.request.urlopen(f"http://{server.metrics}/no-such-page", timeout=30)
+    page = missing.value.read().decode()
+    assert missing.value.code == 404 and "/console" in page
+    assert sampling(server) == before, "none of it changed anything"
+
+
+def test_it_says_how_shadow_mode_is_turned_on(server, browser):
+    page, complaints = opened(browser, server)
+    expect(page.get_by_role("region", name="Rollout")).to_contain_text("Shadow mode is off: to compare a second backend set shadow.enabled: true")
+    shot(page, "off")
+    status, text = sent(server, "sampling", token=TOKEN, percent="5")
+    assert status == 409 and "set shadow.enabled: true" in text
+    assert complaints == []
+
+
+def test_a_narrow_window_and_large_letters_lose_nothing(console, browser):
+    server, _ = console
+    page, _ = opened(browser, server, viewport={"width": 360, "height": 740})
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    shot(page, "narrow-large")
 
 
 def test_nothing_comes_from_elsewhere(console):

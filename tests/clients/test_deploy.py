@@ -108,6 +108,16 @@ def until(what, condition, seconds=90):
     pytest.fail(f"{what}: not within {seconds} s")
 
 
+def every_panel_shows_something(port):
+    """Every query of the dashboard is one, has a result, and its results have the labels that its legend names."""
+    for _, title, _, queries in make.PANELS:
+        for legend, query in queries:
+            result = ask(port, "query", query=query.replace("$__rate_interval", "1m"))["result"]
+            assert result, (title, query)
+            for label in re.findall(r"{{(\w+)}}", legend):
+                assert all(label in series["metric"] for series in result), (title, label, query)
+
+
 def test_a_real_prometheus_fires_the_alert_for_a_planted_disagreement(shadowed, stubs, tmp_path):
     server, moment = shadowed
     configuration = (RULES / "prometheus.yml").read_text()
@@ -145,6 +155,7 @@ def test_a_real_prometheus_fires_the_alert_for_a_planted_disagreement(shadowed, 
             assert recognition.Recognize(request).recognitions == sound, "callers see nothing of it"
         until("the disagreement is scraped", compared("score", 1))
         until("the alert fires", lambda: "LookalikeShadowDisagreement" in firing())
+        every_panel_shows_something(port)
         moment.unlink()
         told = subprocess.run([BINARY, "shadow", "list", "--server", server.address, "--kind", "score", "--format", "json"],
                               capture_output=True, text=True, check=True).stdout

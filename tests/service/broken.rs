@@ -68,22 +68,27 @@ async fn fails_and_recovers(told: &[(&str, &str)], reason: &str, text: &str) {
     let fake = Fake::new();
     let (_data, server) = serve(fake.at_times(lookalike(), told), &["backend.opencl.timeout=5s"]).await;
     assert_eq!(right_answer(&server, 5).await, ("opencl".to_owned(), String::new()));
-    assert!(server.metric("lookalike_device_memory_bytes").await > 0.0);
+    assert!(server.metric("lookalike_device_memory_bytes{role=\"primary\"}").await > 0.0);
     fake.begin();
     let (backend, why) = right_answer(&server, 5).await;
     // What a device got wrong was mended, and is what takes it out; the next answer comes from the CPU.
     let (backend, why) = if backend == "opencl" { right_answer(&server, 5).await } else { (backend, why) };
     assert_eq!(backend, "cpu");
     assert!(why.contains(text), "{why}");
-    assert_metric(&server, &format!("lookalike_backend_failures_total{{reason=\"{reason}\"}}"), 1.0).await;
+    assert_metric(
+        &server,
+        &format!("lookalike_backend_failures_total{{reason=\"{reason}\",role=\"primary\"}}"),
+        1.0,
+    )
+    .await;
     assert_metric(&server, &format!("lookalike_backend_fallback_total{{reason=\"{reason}\"}}"), 1.0).await;
-    assert_metric(&server, "lookalike_backend_up{backend=\"opencl\"}", 0.0).await;
-    assert_metric(&server, "lookalike_device_memory_bytes", 0.0).await;
+    assert_metric(&server, "lookalike_backend_up{backend=\"opencl\",role=\"primary\"}", 0.0).await;
+    assert_metric(&server, "lookalike_device_memory_bytes{role=\"primary\"}", 0.0).await;
     assert!(!info(&server).await.backends[0].up);
     fake.end();
     until("the device is back", async || (right_answer(&server, 5).await.0 == "opencl").then_some(())).await;
-    assert_metric(&server, "lookalike_backend_up{backend=\"opencl\"}", 1.0).await;
-    assert!(server.metric("lookalike_device_memory_bytes").await > 0.0);
+    assert_metric(&server, "lookalike_backend_up{backend=\"opencl\",role=\"primary\"}", 1.0).await;
+    assert!(server.metric("lookalike_device_memory_bytes{role=\"primary\"}").await > 0.0);
     server.terminate();
     assert_eq!(server.end().0.code(), Some(0));
 }
@@ -129,7 +134,8 @@ async fn a_device_that_stays_wrong_stays_out() {
     // Tried again after a second, it fails its test.
     until("it was tried", async || {
         assert_eq!(right_answer(&server, 5).await.0, "cpu");
-        let failed = server.metric("lookalike_backend_failures_total{reason=\"self_test\"}").await;
+        let failed =
+            server.metric("lookalike_backend_failures_total{reason=\"self_test\",role=\"primary\"}").await;
         (failed >= 1.0).then_some(())
     })
     .await;
@@ -155,7 +161,8 @@ async fn where_nothing_may_answer_instead_requests_fail_until_the_device_is_back
             (Code::Internal, "the backend failed; the server's log says why")
         );
     }
-    assert_metric(&server, "lookalike_backend_failures_total{reason=\"device_error\"}", 1.0).await;
+    assert_metric(&server, "lookalike_backend_failures_total{reason=\"device_error\",role=\"primary\"}", 1.0)
+        .await;
     fake.end();
     until("the device is back", async || search(&server, 5).await.ok()).await;
     assert_eq!(right_answer(&server, 5).await.0, "opencl");
@@ -172,7 +179,8 @@ async fn a_kernel_that_does_not_compile_while_serving_costs_the_gallery_its_devi
     let (backend, why) = right_answer(&server, 36).await;
     assert_eq!(backend, "cpu");
     assert!(why.contains("OpenCL kernel lanes.cl: cannot be built"), "{why}");
-    assert_metric(&server, "lookalike_backend_failures_total{reason=\"kernel_error\"}", 1.0).await;
+    assert_metric(&server, "lookalike_backend_failures_total{reason=\"kernel_error\",role=\"primary\"}", 1.0)
+        .await;
     assert_metric(&server, "lookalike_backend_fallback_total{reason=\"kernel_error\"}", 1.0).await;
     fake.end();
     until("the device is back", async || (right_answer(&server, 36).await.0 == "opencl").then_some(())).await;

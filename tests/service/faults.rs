@@ -72,7 +72,9 @@ async fn the_cpu_answers_where_a_kernel_does_not_compile() {
         info.backends.iter().map(|one| (one.name.as_str(), one.active, one.up)).collect();
     assert_eq!(told, [("cpu", true, true)]);
     assert!(!info.devices[0].usable && info.devices[0].reason.contains("does not compile"), "{info:?}");
-    assert!(server.metric("lookalike_backend_up{backend=\"opencl\"}").await.abs() < f64::EPSILON);
+    assert!(
+        server.metric("lookalike_backend_up{backend=\"opencl\",role=\"primary\"}").await.abs() < f64::EPSILON
+    );
     server.terminate();
     let (status, stdout, lines) = server.end();
     assert_eq!((status.code(), stdout.as_str()), (Some(0), ""));

@@ -193,6 +193,7 @@ async fn get_info_tells_what_is_served_by_what_and_within_which_bounds() {
     assert_eq!((gallery.threshold, gallery.min_margin), (0.942, 0.25));
     let [backend] = &info.backends[..] else { panic!("{info:?}") };
     assert_eq!((backend.name.as_str(), backend.active, backend.up), ("cpu", true, true));
+    assert_eq!(backend.role, "primary");
     assert!(!backend.device.is_empty() && !backend.driver.is_empty());
     assert_eq!(info.backend_reason, "backend.kind is cpu");
     assert!(info.devices.is_empty(), "nobody looked for devices");
@@ -360,7 +361,7 @@ async fn metrics_count_what_was_answered() {
         ("lookalike_gallery_generation".to_owned(), 1.0),
         ("lookalike_inflight_requests".to_owned(), 0.0),
         ("lookalike_queue_depth".to_owned(), 0.0),
-        ("lookalike_backend_up{backend=\"cpu\"}".to_owned(), 1.0),
+        ("lookalike_backend_up{backend=\"cpu\",role=\"primary\"}".to_owned(), 1.0),
         ("lookalike_backend_choice{backend=\"cpu\",reason=\"configured\"}".to_owned(), 1.0),
         ("lookalike_uncertified_scans_total{backend=\"cpu\"}".to_owned(), 0.0),
         ("lookalike_score_bound_violations_total{backend=\"cpu\"}".to_owned(), 0.0),
@@ -368,8 +369,8 @@ async fn metrics_count_what_was_answered() {
         ("lookalike_stage_duration_seconds_count{stage=\"scan\"}".to_owned(), 2.0),
         ("lookalike_stage_duration_seconds_count{stage=\"decide\"}".to_owned(), 1.0),
         // Refused requests scan nothing, nor does a probe that leaves out every row.
-        ("lookalike_batch_probes_count".to_owned(), 2.0),
-        ("lookalike_batch_probes_sum".to_owned(), 24.0),
+        ("lookalike_batch_probes_count{role=\"primary\"}".to_owned(), 2.0),
+        ("lookalike_batch_probes_sum{role=\"primary\"}".to_owned(), 24.0),
         ("lookalike_decision_headroom_count{bound=\"threshold\"}".to_owned(), 12.0),
     ] {
         let got = server.metric(&series).await;
@@ -393,5 +394,8 @@ async fn galleries_are_labels_only_where_the_operator_says_so() {
 #[test]
 fn a_data_folder_is_told_from_none() {
     let error = server::load(&settings(Path::new("/nonexistent"), &CPU)).unwrap_err();
-    assert_eq!(told(error), "storage.path: no data folder at /nonexistent");
+    assert_eq!(
+        told(error),
+        "storage.path: no data folder at /nonexistent: lookalike gallery import --data makes one"
+    );
 }

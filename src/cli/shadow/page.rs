@@ -9,18 +9,31 @@ use crate::grpc::proto::{
 };
 
 pub(super) fn report(report: &GetReportResponse, output: &mut Output) -> anyhow::Result<()> {
-    let state = if report.promoted { "promoted" } else { "shadowing" };
+    let primary = machine(report.primary.as_ref());
+    if let Some(opening) = &report.opening {
+        output.line(format_args!("opening: {primary} answers; {}", opening.sentence))?;
+    } else {
+        let state = if report.promoted { "promoted" } else { "shadowing" };
+        let shadow = machine(report.shadow.as_ref());
+        output.line(format_args!("{state}: {primary} answers, {shadow} is compared"))?;
+    }
     output.line(format_args!(
-        "{state}: {} answers, {} is compared; {} of requests sampled, {} probes compared since {}",
-        machine(report.primary.as_ref()),
-        machine(report.shadow.as_ref()),
+        "{} of requests sampled, {} probes compared since {}",
         percent(report.sampling),
         report.compared,
         time(report.since_ms),
     ))?;
+    output.line(&report.backend_reason)?;
     if report.changed_ms > 0 {
-        let held = if report.held { "; only an operator may promote" } else { "" };
-        output.line(format_args!("since {}: {}{held}", time(report.changed_ms), report.changed_because))?;
+        let how = match (&report.opening, report.promoted) {
+            (Some(_), _) => "last moved",
+            (None, true) => "promoted",
+            (None, false) => "demoted",
+        };
+        output.line(format_args!("{how} {} ({})", time(report.changed_ms), report.changed_because))?;
+    }
+    if report.held && report.promote == "automatic" {
+        output.line("automatic promotion is off until an operator promotes")?;
     }
     if report.breaker_open {
         output.line("the shadow fails again and again, and is left alone for a while")?;

@@ -196,6 +196,8 @@ fn a_shadow_is_another_backend_than_the_primary_and_both_are_known() {
     assert_eq!(shadow("cpu", "cpu").unwrap_err(), "shadow.backend");
     assert_eq!(shadow("auto", "opencl").unwrap_err(), "backend.kind");
     assert_eq!(shadow("cpu", "auto").unwrap_err(), "shadow.backend");
+    let told = with_flags(&["shadow.enabled=true", "backend.kind=auto"]).unwrap_err().to_string();
+    assert!(told.contains("name cpu here and opencl as shadow.backend"), "{told}");
     // Nobody is compared: anything goes.
     assert!(with_flags(&["backend.kind=cpu", "shadow.backend=cpu"]).is_ok());
 }

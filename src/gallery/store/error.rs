@@ -15,7 +15,7 @@ use crate::gallery::Place;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The data folder is not there.
-    #[error("no data folder at {}", .0.display())]
+    #[error("no data folder at {}: lookalike gallery import --data makes one", .0.display())]
     NoFolder(PathBuf),
     /// The folder is there, the database is not.
     #[error("{} holds no {DATABASE}", .0.display())]

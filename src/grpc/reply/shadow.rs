@@ -7,7 +7,7 @@ use crate::shadow::evidence::Evidence;
 use crate::shadow::gate::{self, Condition};
 use crate::shadow::record::{Machine, Record, SideRecord};
 use crate::shadow::sketch::Sketch;
-use crate::shadow::{Guilty, Replayed, ReplayedSide, Report};
+use crate::shadow::{Guilty, Next, Opening, Replayed, ReplayedSide, Report};
 use crate::telemetry::{Label, ShadowKind};
 
 pub(in crate::grpc) fn report(report: &Report) -> proto::GetReportResponse {
@@ -15,7 +15,7 @@ pub(in crate::grpc) fn report(report: &Report) -> proto::GetReportResponse {
     proto::GetReportResponse {
         primary: Some(machine(&machines.primary)),
         shadow: Some(machine(&machines.shadow)),
-        promoted: rollout.promoted,
+        promoted: rollout.promoted && report.opening.is_none(),
         changed_ms: rollout.changed_ms,
         changed_because: rollout.because.clone(),
         promote: match report.promotion {
@@ -32,9 +32,24 @@ pub(in crate::grpc) fn report(report: &Report) -> proto::GetReportResponse {
         primary_latency_ns: Some(quantiles(&evidence.latency_ns.primary)),
         shadow_latency_ns: Some(quantiles(&evidence.latency_ns.shadow)),
         gate: conditions.iter().map(gate_check).collect(),
-        gate_met: gate::is_met(conditions),
+        gate_met: gate::is_met(conditions) && report.opening.is_none(),
         breaker_open: report.breaker_open,
         queued: report.queued as u64,
+        opening: report.opening.as_ref().map(|(opening, told)| not_open(opening, told)),
+        backend_reason: report.backend_reason.clone(),
+    }
+}
+
+fn not_open(opening: &Opening, told: &str) -> proto::ShadowOpening {
+    proto::ShadowOpening {
+        since_ms: opening.since_ms,
+        failures: opening.failures,
+        error: opening.error.clone(),
+        retry_ms: match opening.next {
+            Next::At(ms) => ms,
+            Next::Trying | Next::Never => 0,
+        },
+        sentence: told.to_owned(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! promotion, demotion) asks for an admin's token with every request, so that no other page can make a browser do it, and is not there
 //! where `server.tokens` names none. Nothing is loaded from elsewhere, and the policy that it is sent with forbids it.
 
+mod change;
 mod chart;
 mod history;
 mod page;
@@ -14,17 +15,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Form, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
-use serde::Deserialize;
+use axum::routing::{MethodRouter, get, post};
 
 use history::{History, Sample};
 
 use super::health::Health;
 use crate::grpc::Serving;
-use crate::shadow::Force;
 use crate::shadow::evidence::Evidence;
 use crate::telemetry::{Figures, ShadowKind};
 
@@ -34,9 +33,6 @@ const LIVE: &str = include_str!("live.js");
 /// Nothing but what this server sends itself.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
-
-/// Longest reason that is taken, in bytes.
-const MAX_REASON: usize = 1024;
 
 /// What the page is made of.
 #[derive(Clone)]
@@ -63,15 +59,29 @@ impl Console {
 /// The console's routes.
 pub(super) fn routes(console: Console) -> Router {
     Router::new()
-        .route("/", get(|| async { Redirect::to("/console") }))
+        .route("/", get(back))
         .route("/console", get(whole))
         .route("/console/live", get(live))
         .route("/console/style.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
         .route("/console/live.js", get(|| async { asset("text/javascript; charset=utf-8", LIVE) }))
-        .route("/console/sampling", post(sampling))
-        .route("/console/promote", post(promote))
-        .route("/console/demote", post(demote))
+        .route("/console/sampling", form(post(change::sampling)))
+        .route("/console/promote", form(post(change::promote)))
+        .route("/console/demote", form(post(change::demote)))
+        .fallback(nothing_here)
         .with_state(console)
+}
+
+/// Where a form is sent to; who comes without one is shown the page that has it.
+fn form(sent: MethodRouter<Console>) -> MethodRouter<Console> {
+    sent.get(back)
+}
+
+async fn back() -> Redirect {
+    Redirect::to("/console")
+}
+
+async fn nothing_here(uri: Uri) -> Response {
+    (StatusCode::NOT_FOUND, html(page::nothing_at(uri.path()))).into_response()
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -105,67 +115,5 @@ async fn made(console: Console, make: fn(&Console) -> String) -> Response {
             (StatusCode::INTERNAL_SERVER_ERROR, "the page failed; the server's log says why\n")
                 .into_response()
         }
-    }
-}
-
-/// What an operator sends.
-#[derive(Deserialize)]
-struct Wish {
-    token: String,
-    #[serde(default)]
-    percent: Option<f64>,
-    #[serde(default)]
-    reason: String,
-}
-
-async fn sampling(State(console): State<Console>, Form(wish): Form<Wish>) -> Response {
-    let percent = wish.percent.filter(|percent| (0.0..=100.0).contains(percent));
-    carry_out(&console, &wish, "Shadow/SetSampling", |shadow| match percent {
-        Some(percent) => {
-            shadow.set_sampling(percent / 100.0);
-            Ok(())
-        }
-        None => Err("expected 0 to 100 %".to_owned()),
-    })
-}
-
-async fn promote(State(console): State<Console>, Form(wish): Form<Wish>) -> Response {
-    carry_out(&console, &wish, "Shadow/Promote", |shadow| {
-        shadow.promote(&reason(&wish), Force::No).map(|_| ()).map_err(|error| error.to_string())
-    })
-}
-
-async fn demote(State(console): State<Console>, Form(wish): Form<Wish>) -> Response {
-    carry_out(&console, &wish, "Shadow/Demote", |shadow| {
-        shadow.demote(&reason(&wish));
-        Ok(())
-    })
-}
-
-fn reason(wish: &Wish) -> String {
-    let reason = wish.reason.trim();
-    if reason.is_empty() || reason.len() > MAX_REASON {
-        "an operator's word (console)".to_owned()
-    } else {
-        reason.to_owned()
-    }
-}
-
-/// Does what an admin wants, and shows the page again.
-fn carry_out(
-    console: &Console,
-    wish: &Wish,
-    what: &str,
-    act: impl FnOnce(&crate::shadow::Shadow) -> Result<(), String>,
-) -> Response {
-    if !console.serving.is_admin(&wish.token, what) {
-        return (StatusCode::FORBIDDEN, "expected an admin's token (server.tokens)\n").into_response();
-    }
-    let Some(shadow) = console.serving.shadow_if_any() else {
-        return (StatusCode::CONFLICT, "there is no shadow\n").into_response();
-    };
-    match act(&shadow) {
-        Ok(()) => Redirect::to("/console").into_response(),
-        Err(why) => (StatusCode::CONFLICT, format!("{why}\n")).into_response(),
     }
 }

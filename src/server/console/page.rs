@@ -1,24 +1,60 @@
 //! The page: the service, what it serves and by what; the rollout stands in its own file.
 
-use super::chart::{Line, bar, line};
+use super::chart::{End, Line, bar, line};
 use super::history::Stretch;
 use super::text::{duration, escaped, mark, number, percent, seconds, table};
 use super::{Console, rollout};
 use crate::backend::opencl::DeviceRecord;
-use crate::recognize::{Recognizer, Seat};
+use crate::recognize::{BackendAccount, Part, Recognizer};
 use crate::telemetry::{Figures, Label};
+
+/// Most characters of a path that are repeated.
+const MAX_PATH_CHARS: usize = 100;
 
 /// All of it.
 pub(super) fn whole(console: &Console) -> String {
     let changing = live(console);
+    document(
+        "<script src=\"/console/live.js\" defer></script>",
+        "<button id=\"toggle\" type=\"button\" aria-pressed=\"false\" hidden>Pause updates</button>\
+         <a href=\"/metrics\">Metrics</a><span id=\"state\" role=\"status\"></span>",
+        &format!("<main id=\"live\">{changing}</main>"),
+    )
+}
+
+/// Says why nothing was changed.
+pub(super) fn refused(faults: &[String]) -> String {
+    let all: Vec<String> = faults.iter().map(|fault| format!("<li>{}</li>", escaped(fault))).collect();
+    let list = format!("<ul id=\"refusal\">{}</ul>", all.concat());
+    aside("Nothing was changed", &list)
+}
+
+/// Says that nothing is served at this path.
+pub(super) fn nothing_at(path: &str) -> String {
+    let shown: String = path.chars().take(MAX_PATH_CHARS).collect();
+    let told = format!(
+        "<p>Nothing is served at <code>{}</code>. There are <code>/console</code>, <code>/metrics</code>, <code>/healthz</code> and \
+         <code>/readyz</code>.</p>",
+        escaped(&shown)
+    );
+    aside("No such page", &told)
+}
+
+/// A page beside the console, with the way back.
+fn aside(heading: &str, body: &str) -> String {
+    let main = format!(
+        "<main><section aria-labelledby=\"aside\"><h2 id=\"aside\">{heading}</h2>{body}\
+         <p><a href=\"/console\">Back to the console</a></p></section></main>"
+    );
+    document("", "", &main)
+}
+
+fn document(script: &str, tools: &str, main: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Lookalike</title>\
-         <link rel=\"stylesheet\" href=\"/console/style.css\"><script src=\"/console/live.js\" defer></script></head><body>\
-         <header><h1>Lookalike</h1><span class=\"faint\">{}</span>\
-         <button id=\"toggle\" type=\"button\" aria-pressed=\"false\" hidden>Pause updates</button>\
-         <a href=\"/metrics\">Metrics</a><span id=\"state\" role=\"status\" class=\"bad\"></span></header>\
-         <main id=\"live\">{changing}</main></body></html>",
+         <link rel=\"stylesheet\" href=\"/console/style.css\">{script}</head><body>\
+         <header><h1>Lookalike</h1><span class=\"faint\">{}</span>{tools}</header>{main}</body></html>",
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -51,8 +87,10 @@ pub(super) fn live(console: &Console) -> String {
 fn charts(stretches: &[Stretch]) -> String {
     let rates: Vec<Option<f64>> = stretches.iter().map(|one| Some(one.rate)).collect();
     let p99: Vec<Option<f64>> = stretches.iter().map(|one| one.p99).collect();
-    let rate = Line { name: "Requests a second", values: &rates, least: (0.0, 1.0), show: number };
-    let latency = Line { name: "p99 latency", values: &p99, least: (0.0, 0.001), show: seconds };
+    let rate =
+        Line { name: "Requests a second", values: &rates, least: (0.0, 1.0), end: End::Most, show: number };
+    let latency =
+        Line { name: "p99 latency", values: &p99, least: (0.0, 0.001), end: End::Most, show: seconds };
     format!("<div class=\"charts\">{}{}</div>", line(&rate), line(&latency))
 }
 
@@ -89,27 +127,25 @@ fn galleries(recognizer: &Recognizer) -> String {
 }
 
 fn backends(recognizer: &Recognizer) -> String {
-    let answering = recognizer.answering();
-    let mut rows = Vec::new();
-    for (seat, role) in [(Seat::Standing, "configured"), (Seat::Candidate, "compared with it")] {
-        let Ok(engine) = recognizer.engine_of(seat) else { continue };
-        // Nothing stands in for the candidate.
-        let shown = if seat == Seat::Standing { usize::MAX } else { 1 };
-        for (place, backend) in engine.choice().backends.iter().enumerate().take(shown) {
-            let (role, up) =
-                if place == 0 { (role, engine.is_up()) } else { ("in its place, should it fail", true) };
-            rows.push(vec![
-                backend.backend.as_str().to_owned(),
-                escaped(&backend.device),
-                escaped(&backend.driver),
-                role.to_owned(),
-                mark(up, ("up", "down")),
-                if place == 0 && seat == answering { "yes" } else { "" }.to_owned(),
-            ]);
-        }
-    }
-    let columns = ["backend", "device", "driver", "role", "state", "answers"];
-    let why = escaped(&recognizer.standing().choice().sentence);
+    let account = recognizer.account();
+    let row = |told: &BackendAccount| {
+        let does = match told.part {
+            Part::Primary => "answers",
+            Part::Shadow => "is compared with what answers",
+            Part::Fallback => "answers in its place, should it fail",
+        };
+        vec![
+            told.description.backend.as_str().to_owned(),
+            escaped(&told.description.device),
+            escaped(&told.description.driver),
+            told.part.as_str().to_owned(),
+            does.to_owned(),
+            mark(told.up, ("up", "down")),
+        ]
+    };
+    let rows: Vec<Vec<String>> = account.backends.iter().map(row).collect();
+    let columns = ["backend", "device", "driver", "role", "does", "state"];
+    let why = escaped(&account.sentence);
     let backends = table("Backends", &columns, &rows);
     let devices = devices(recognizer);
     format!(
@@ -118,9 +154,7 @@ fn backends(recognizer: &Recognizer) -> String {
 }
 
 fn devices(recognizer: &Recognizer) -> String {
-    let seats = [Seat::Standing, Seat::Candidate];
-    let survey = seats.iter().find_map(|seat| recognizer.engine_of(*seat).ok()?.choice().survey.as_ref());
-    let Some(survey) = survey else { return String::new() };
+    let Some(survey) = recognizer.survey() else { return String::new() };
     let row = |device: &DeviceRecord| {
         vec![
             escaped(&device.name),

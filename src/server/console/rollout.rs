@@ -1,14 +1,16 @@
 //! The rollout: agreement over time, what differed, the gate and how much it lacks, the latest disagreements side by side.
 
 use super::Console;
-use super::chart::{Line, bar, line};
+use super::chart::{End, Line, bar, line};
 use super::history::Stretch;
 use super::text::{escaped, mark, number, percent, seconds, table, time};
+use crate::config::Promotion;
+use crate::grpc::TURN_ON;
 use crate::shadow::bounds::{CONFIDENCE, interval};
 use crate::shadow::gate::{self, Condition};
 use crate::shadow::record::{Record, SideRecord};
 use crate::shadow::sketch::Sketch;
-use crate::shadow::{Report, Shadow};
+use crate::shadow::{Next, Report, Shadow};
 use crate::telemetry::{GateCondition, Label, ShadowKind};
 
 /// Disagreements shown.
@@ -17,16 +19,29 @@ const SHOWN: usize = 10;
 pub(super) fn section(console: &Console, stretches: &[Stretch]) -> String {
     let body = match console.serving.shadow_if_any() {
         Some(shadow) => running(console, &shadow, stretches),
-        None => "<p>Shadow mode is off, or could not start: the log says which.</p>".to_owned(),
+        None if console.serving.recognizer().is_ok() => format!("<p>Shadow mode is off: {TURN_ON}.</p>"),
+        None => "<p>The server is loading or stopping.</p>".to_owned(),
     };
     format!("<section aria-labelledby=\"rollout\"><h2 id=\"rollout\">Rollout</h2>{body}</section>")
 }
 
 fn running(console: &Console, shadow: &Shadow, stretches: &[Stretch]) -> String {
     let report = shadow.report();
-    let wishes = if console.serving.has_tokens() { wishes(&report) } else { String::new() };
+    let wishes = if console.serving.has_tokens() {
+        wishes(&report)
+    } else {
+        "<p class=\"faint\">To change anything from here, name a file of tokens (server.tokens); lookalike shadow does it from the \
+         command line.</p>"
+            .to_owned()
+    };
     let agreement: Vec<Option<f64>> = stretches.iter().map(|one| one.agreement).collect();
-    let chart = line(&Line { name: "Agreement", values: &agreement, least: (0.9, 1.0), show: percent });
+    let chart = line(&Line {
+        name: "Agreement",
+        values: &agreement,
+        least: (0.9, 1.0),
+        end: End::Least,
+        show: percent,
+    });
     [
         state(&report),
         wishes,
@@ -44,6 +59,15 @@ fn state(report: &Report) -> String {
         format!("<strong>{}</strong> ({})", escaped(&machine.backend), escaped(&machine.device))
     };
     let rollout = &report.rollout;
+    if let Some((opening, told)) = &report.opening {
+        let class = if opening.failures > 0 || opening.next == Next::Never { "bad" } else { "faint" };
+        let primary = machine(&report.machines.primary);
+        return format!(
+            "<p>{primary} answers.</p><p class=\"{class}\">{}.</p>{}",
+            escaped(told),
+            changed(report)
+        );
+    }
     let standing = if rollout.promoted { "promoted" } else { "shadowing" };
     let now = format!(
         "<p>{standing}: {} answers, {} is compared on {} of requests; {} probes compared since {}, {} waiting.</p>",
@@ -54,30 +78,41 @@ fn state(report: &Report) -> String {
         time(report.evidence.since_ms),
         report.queued,
     );
-    let changed = if rollout.changed_ms > 0 {
-        let held = if rollout.held { " Only an operator may promote." } else { "" };
-        format!("<p>Since {}: {}.{held}</p>", time(rollout.changed_ms), escaped(&rollout.because))
-    } else {
-        String::new()
-    };
     let breaker = if report.breaker_open {
         "<p class=\"bad\">The shadow fails again and again, and is left alone for a while.</p>"
     } else {
         ""
     };
-    [now.as_str(), changed.as_str(), breaker].concat()
+    [now.as_str(), &changed(report), breaker].concat()
+}
+
+/// How the rollout last moved, and why.
+fn changed(report: &Report) -> String {
+    let rollout = &report.rollout;
+    if rollout.changed_ms == 0 {
+        return String::new();
+    }
+    let how = if rollout.promoted { "Promoted" } else { "Demoted" };
+    let held = if rollout.held && report.promotion == Promotion::Automatic {
+        " Automatic promotion is off until an operator promotes."
+    } else {
+        ""
+    };
+    format!("<p>{how} {} ({}).{held}</p>", time(rollout.changed_ms), escaped(&rollout.because))
 }
 
 /// What an admin may do; each asks for the token.
 fn wishes(report: &Report) -> String {
     let token = "<label>token <input name=\"token\" type=\"password\" autocomplete=\"off\" required></label>";
     let (act, word) = if report.rollout.promoted { ("demote", "Demote") } else { ("promote", "Promote") };
+    // Says what is wrong with what was sent, where a script sent it.
+    let told = "<span class=\"bad told\" role=\"alert\"></span>";
     format!(
         "<details id=\"change\"><summary>Change</summary>\
          <form method=\"post\" action=\"/console/sampling\"><label>sampling <input name=\"percent\" type=\"number\" min=\"0\" \
-         max=\"100\" step=\"any\" value=\"{}\" required> %</label>{token}<button>Set</button></form>\
+         max=\"100\" step=\"any\" value=\"{}\" required> %</label>{token}<button>Set</button>{told}</form>\
          <form method=\"post\" action=\"/console/{act}\"><label>reason <input name=\"reason\" maxlength=\"200\"></label>{token}\
-         <button>{word}</button></form></details>",
+         <button>{word}</button>{told}</form></details>",
         number(100.0 * report.sampling)
     )
 }
@@ -113,7 +148,8 @@ fn latencies(report: &Report) -> String {
         row("latency of the shadow", &latency.shadow, &took),
         row("score error of the shadow", &report.evidence.score_error, &number),
     ];
-    table("Latency and score error", &["measured", "p50", "p90", "p99", "most"], &rows)
+    let name = "Latency and score error";
+    format!("<h3>{name}</h3>{}", table(name, &["measured", "p50", "p90", "p99", "most"], &rows))
 }
 
 fn gate(report: &Report) -> String {
@@ -127,7 +163,8 @@ fn gate(report: &Report) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = report.conditions.iter().map(row).collect();
-    let met = mark(gate::is_met(&report.conditions), ("the gate is met", "the gate is not met"));
+    let fit = gate::is_met(&report.conditions) && report.opening.is_none();
+    let met = mark(fit, ("the gate is met", "the gate is not met"));
     format!(
         "<h3>Gate: {met}</h3>{}",
         table("Gate", &["condition", "state", "measured", "limit", "missing"], &rows)

@@ -54,13 +54,27 @@ pub(super) fn duration(elapsed: Duration) -> String {
     humantime::format_duration(Duration::from_secs(elapsed.as_secs())).to_string()
 }
 
+/// Longest cell that is not broken over lines, in characters.
+const SHORT: usize = 24;
+
+/// How many characters of a piece of HTML are seen.
+fn seen(html: &str) -> usize {
+    let mut tag = false;
+    let text = html.chars().filter(|c| {
+        let within = tag || *c == '<';
+        tag = within && *c != '>';
+        !within
+    });
+    text.count()
+}
+
 /// A table: its name, its columns, and rows of cells that are HTML already.
 pub(super) fn table(caption: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     let head = |column: &&str| format!("<th scope=\"col\">{}</th>", escaped(column));
     let heads = columns.iter().map(head).collect::<Vec<_>>().concat();
     // What is short is not broken over lines.
     let cell = |cell: &String| {
-        let class = if cell.len() <= 24 { " class=\"short\"" } else { "" };
+        let class = if seen(cell) <= SHORT { " class=\"short\"" } else { "" };
         format!("<td{class}>{cell}</td>")
     };
     let row = |cells: &Vec<String>| {
@@ -87,6 +101,7 @@ mod tests {
     fn text_stands_for_itself() {
         assert_eq!(escaped("<a href=\"x\">'&'"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;");
         assert!(table("a\"b", &["<c>"], &[]).contains("aria-label=\"a&quot;b\""));
+        assert_eq!((seen("<b class=\"x\">not</b> met"), seen("plain"), seen("")), (7, 5, 0));
     }
 
     #[test]

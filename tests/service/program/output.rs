@@ -189,6 +189,19 @@ fn every_fault_of_a_configuration_is_listed_by_key_path() {
     let data = format!("storage.path={}", text(folder.path()));
     let said = lookalike().args(["check-config", "--set", &data]).run().ok();
     assert!(said.starts_with("the configuration is valid\n") && said.contains(": default"), "{said}");
+    // Whoever has only just begun has a right configuration and nothing to serve yet; a folder that is none is another matter.
+    let empty = tempfile::TempDir::new().unwrap();
+    let none = empty.path().join("none");
+    for at in [empty.path(), &none] {
+        let said =
+            lookalike().args(["check-config", "--set", &format!("storage.path={}", text(at))]).run().ok();
+        let begin = format!("the configuration is valid\nno galleries in {} yet: ", text(at));
+        assert!(said.starts_with(&begin) && said.contains("lookalike gallery import --data"), "{said}");
+    }
+    assert!(!none.exists());
+    let at = folder.path().join("lookalike.db");
+    let run = lookalike().args(["check-config", "--set", &format!("storage.path={}", text(&at))]).run();
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,12 @@
 //! Every planted fault is found, called what it is, and `Replay` names the guilty side; both ways round.
 
+use lookalike::gallery::store::{Import, ImportOptions, Store};
 use lookalike::recognize::Seat;
 use lookalike::shadow::{Force, Guilty};
 use lookalike::telemetry::ShadowKind;
 
 use super::super::support::{Fault, Switch, data_folder};
+use super::healthy::record;
 use super::{InProcess, faces, faulty, probes_of, shadowed};
 
 /// What a fault is found as: how many probes' most serious difference was of each kind.
@@ -17,7 +19,7 @@ async fn plant(fault: Fault, more: &[&str], guilty: Guilty) -> Findings {
     let data = data_folder(&faces());
     let (settings, switch) = (shadowed(data.path(), more), Switch::default());
     let planted = switch.clone();
-    let service = InProcess::start(settings, move |settings| faulty(settings, fault, planted)).await;
+    let service = InProcess::start(settings, faulty(fault, planted)).await;
     let probes = probes_of(&faces());
     let count = probes.len() as u64;
 
@@ -120,7 +122,7 @@ async fn a_stale_generation_is_found() {
     let mut faces = faces();
     let data = data_folder(&faces);
     let (settings, switch) = (shadowed(data.path(), &[]), Switch::on());
-    let service = InProcess::start(settings, move |settings| faulty(settings, Fault::Stale, switch)).await;
+    let service = InProcess::start(settings, faulty(Fault::Stale, switch)).await;
     let probes = probes_of(&faces);
     service.recognize(&probes).await;
     service.until_sampled(probes.len() as u64).await;
@@ -128,8 +130,12 @@ async fn a_stale_generation_is_found() {
 
     // As many rows as before, in another order.
     faces.reverse();
-    let other = data_folder(&faces);
-    let store = lookalike::gallery::store::Store::open(other.path()).unwrap();
+    let other = data_folder(&faces[1..]);
+    let mut store = Store::open(other.path()).unwrap();
+    let records = vec![record(&faces[0])];
+    store
+        .import(Import { gallery: "default", options: ImportOptions::default(), records }, &mut |_| ())
+        .unwrap();
     let snapshot = store.snapshot("default").unwrap();
     let recognizer = std::sync::Arc::clone(&service.recognizer);
     tokio::task::spawn_blocking(move || recognizer.replace(snapshot)).await.unwrap().unwrap();
@@ -138,7 +144,7 @@ async fn a_stale_generation_is_found() {
     let evidence = service.shadow().report().evidence;
     assert!(evidence.of(ShadowKind::Score) > 0, "{evidence:?}");
     let latest = &service.shadow().latest(1, &[ShadowKind::Score])[0];
-    assert!(latest.sides.shadow.wrong_scores && !latest.sides.primary.wrong_scores);
+    assert!(latest.sides.shadow.wrong_scores && !latest.sides.primary.wrong_scores, "{latest:#?}");
     assert_eq!(service.shadow().replay(&latest.id).await.unwrap().guilty, Guilty::Shadow);
     assert_eq!(service.recognizer.answering(), Seat::Standing);
     service.stop().await;

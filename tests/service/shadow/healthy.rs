@@ -38,7 +38,7 @@ type Seen = (Vec<(&'static str, u64)>, Option<f64>);
 async fn kinds(faces: &[Face], recognitions: usize) -> Seen {
     const TOGETHER: usize = 256;
     let data = data_folder(faces);
-    let service = InProcess::start(shadowed(data.path(), &[]), server::load_with_shadow).await;
+    let service = InProcess::start(shadowed(data.path(), &[]), server::opener()).await;
     let mut random = Random::new(5);
     let mut asked = 0;
     while asked < recognitions {
@@ -97,7 +97,7 @@ async fn any_two_backends_can_be_compared() {
             "backend.fallback=fail".to_owned(),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let service = InProcess::start(shadowed(data.path(), &flags), server::load_with_shadow).await;
+        let service = InProcess::start(shadowed(data.path(), &flags), server::opener()).await;
         let probes: Vec<Probe> = sample_faces().iter().map(|face| probe("p", &face.vector)).collect();
         let (_, meta) = service.recognize(&probes).await;
         service.search(&probes, 20).await;
@@ -111,7 +111,7 @@ async fn any_two_backends_can_be_compared() {
     }
 }
 
-fn record(face: &Face) -> PrototypeRecord {
+pub(super) fn record(face: &Face) -> PrototypeRecord {
     PrototypeRecord {
         identity: face.identity.clone(),
         id: face.id.clone(),
@@ -177,7 +177,7 @@ async fn a_new_generation_disturbs_nobody() {
     const GENERATIONS: u64 = 12;
     let faces = sample_faces();
     let data = data_folder(&faces);
-    let server = Server::start_with(shadowed(data.path(), &[]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &[]), server::opener()).await;
     let probes: Vec<Probe> = faces.iter().map(|face| probe("p", &face.vector)).collect();
     let callers = Callers::start(&server, &probes);
     let mut random = Random::new(3);
@@ -233,8 +233,7 @@ async fn generation(server: &Server) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_follows_the_folder() {
     let data = data_folder(&sample_faces());
-    let server =
-        Server::start_with(shadowed(data.path(), &["shadow.enabled=false"]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &["shadow.enabled=false"]), server::opener()).await;
     let mut store = Store::open(data.path()).unwrap();
     let import = Import {
         gallery: "other",

@@ -3,6 +3,7 @@
 mod found;
 mod harmless;
 mod healthy;
+mod opening;
 mod rollout;
 mod service;
 
@@ -18,8 +19,8 @@ use lookalike::grpc::proto::{
 };
 use lookalike::grpc::{RecognitionService, Serving};
 use lookalike::recognize::Recognizer;
-use lookalike::server::{self, LoadError, Loaded};
-use lookalike::shadow::Shadow;
+use lookalike::server;
+use lookalike::shadow::{Open, Shadow};
 use tonic::Request;
 
 use super::support::{Face, Fault, Faulty, Random, Switch, probe, sample_faces, settings, until};
@@ -40,10 +41,10 @@ fn shadowed(data: &Path, more: &[&str]) -> Settings {
     settings(data, &FLAGS.iter().chain(more).copied().collect::<Vec<_>>())
 }
 
-/// Loads with this fault in the shadow's device.
-fn faulty(settings: &Settings, fault: Fault, switch: Switch) -> Result<Loaded, LoadError> {
-    server::load_with(settings, |backend| {
-        let opencl = backend.opencl.clone();
+/// Opens the shadow's device with this fault in it.
+fn faulty(fault: Fault, switch: Switch) -> Open {
+    Arc::new(move |backend| {
+        let (opencl, switch) = (backend.opencl.clone(), switch.clone());
         Engine::start_on(backend, 64, move || Ok(Faulty::new(OpenClBackend::open(&opencl)?, fault, switch)))
     })
 }
@@ -69,16 +70,28 @@ struct InProcess {
 }
 
 impl InProcess {
-    async fn start(
-        settings: Settings,
-        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
-    ) -> Self {
+    /// With a shadow's backend opened like this, once it is.
+    async fn start(settings: Settings, open: Open) -> Self {
+        let service = Self::start_at_once(settings, open).await;
+        if let Some(shadow) = &service.shadow {
+            let open = async || shadow.report().opening.is_none().then_some(());
+            until("the shadow's backend is open", open).await;
+        }
+        service
+    }
+
+    /// As [`Self::start`], whether or not the shadow's backend is open.
+    async fn start_at_once(settings: Settings, open: Open) -> Self {
         let limits = settings.server.limits;
-        let loaded = tokio::task::spawn_blocking(move || load(&settings)).await.unwrap().unwrap();
+        let loading = tokio::task::spawn_blocking(move || {
+            let recognizer = Arc::new(server::load(&settings).unwrap());
+            let shadow = server::cast_shadow(&settings, &recognizer, open).unwrap();
+            (recognizer, shadow)
+        });
+        let (recognizer, shadow) = loading.await.unwrap();
         let serving = Arc::new(Serving::new(limits));
-        let recognizer = Arc::clone(&loaded.recognizer);
-        serving.serve(Some(loaded.recognizer));
-        serving.cast_shadow(loaded.shadow);
+        serving.serve(Some(Arc::clone(&recognizer)));
+        serving.cast_shadow(shadow);
         let shadow = serving.shadow_if_any();
         Self { service: RecognitionService::new(Arc::clone(&serving)), serving, recognizer, shadow }
     }

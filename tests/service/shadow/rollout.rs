@@ -1,15 +1,14 @@
 //! From shadowing to promotion and back, and what survives a restart.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use lookalike::grpc::proto::Probe;
 use lookalike::recognize::Seat;
-use lookalike::shadow::Force;
+use lookalike::shadow::{Force, Next};
 use lookalike::telemetry::{GateCondition, ShadowKind};
 use tempfile::TempDir;
 
-use super::super::support::{Fault, Switch, data_folder, until};
+use super::super::support::{Fault, Server, Switch, data_folder, until};
 use super::{InProcess, faces, faulty, probes_of, shadowed};
 
 /// A gate that a few requests of two sound backends meet.
@@ -30,7 +29,7 @@ async fn start(data: &Path, record: &Path, more: &[&str], fault: Fault) -> (InPr
     let flags: Vec<&str> = EASY.iter().chain(more).copied().chain([path.as_str()]).collect();
     let (settings, switch) = (shadowed(data, &flags), Switch::default());
     let planted = switch.clone();
-    (InProcess::start(settings, move |settings| faulty(settings, fault, planted)).await, switch)
+    (InProcess::start(settings, faulty(fault, planted)).await, switch)
 }
 
 /// Asks until the gate's conditions are such.
@@ -64,6 +63,8 @@ async fn it_promotes_itself_on_evidence_and_is_taken_back_by_one_disagreement() 
     );
     assert_eq!(report.rollout.because, "every condition of the gate is met");
 
+    // Requests that the CPU answered are compared by now, and the last one is the device's.
+    until("all was taken", async || (service.shadow().report().queued == 0).then_some(())).await;
     // It skips a row now: what is nearest is another person.
     switch.set(true);
     ask_until(&service, "it is taken back", |report| !report.rollout.promoted).await;
@@ -208,47 +209,86 @@ async fn other_machines_begin_anew() {
     service.stop().await;
     let path = format!("shadow.record.path={}", record.path().display());
     let settings = shadowed(data.path(), &["shadow.backend=reference", &path]);
-    let service = InProcess::start(settings, lookalike::server::load_with_shadow).await;
+    let service = InProcess::start(settings, lookalike::server::opener()).await;
     let report = service.shadow().report();
     assert_eq!((report.evidence.sampled(), report.rollout.promoted), (0, false));
     assert_eq!(service.recognizer.answering(), Seat::Standing);
     service.stop().await;
 }
 
+/// Another driver is no reason to sample otherwise, and every reason to gather evidence anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_driver_begins_anew_and_keeps_the_sampling() {
+    let (data, record) = (data_folder(&faces()), TempDir::new().unwrap());
+    let automatic = ["shadow.promote=automatic"];
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    service.shadow().set_sampling(0.25);
+    service.shadow().promote("tried", Force::Yes).unwrap();
+    service.stop().await;
+    let driver_before = |text: &str| {
+        let path = record.path().join("state.json");
+        let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        state["machines"]["candidate"]["driver"] = text.into();
+        std::fs::write(&path, state.to_string()).unwrap();
+    };
+    driver_before("an older one");
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    let report = service.shadow().report();
+    assert!((report.sampling - 0.25).abs() < 1e-12, "{report:?}");
+    assert_eq!((report.evidence.sampled(), report.rollout.promoted), (0, false));
+    assert!(report.rollout.because.contains("is not the machine that it was promoted on"), "{report:?}");
+    assert_eq!(service.recognizer.answering(), Seat::Standing);
+    // What an operator said stays said: the gate does not promote behind his back.
+    service.shadow().promote("tried again", Force::Yes).unwrap();
+    service.shadow().demote("enough");
+    service.stop().await;
+    driver_before("an older one");
+    let (service, _) = start(data.path(), record.path(), &automatic, Fault::Errs).await;
+    let rollout = service.shadow().report().rollout;
+    assert!(rollout.held && rollout.because == "enough", "{rollout:?}");
+    service.stop().await;
+}
+
 /// The device is not there: callers are served, and those who ask learn why nothing is compared.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shadow_that_cannot_start_keeps_nobody_from_being_served() {
+async fn a_shadow_that_cannot_be_opened_keeps_nobody_from_being_served() {
     let data = data_folder(&faces());
     let settings = shadowed(data.path(), &["backend.opencl.device=no such device"]);
-    let service = InProcess::start(settings, lookalike::server::load_with_shadow).await;
-    assert!(service.shadow.is_none());
+    let service = InProcess::start_at_once(settings, lookalike::server::opener()).await;
     assert_eq!(service.recognize(&probes()).await.1.backend, "cpu");
-    let shadow = lookalike::grpc::ShadowService::new(Arc::clone(&service.serving));
-    let report = lookalike::grpc::proto::shadow_server::Shadow::get_report(
-        &shadow,
-        tonic::Request::new(lookalike::grpc::proto::GetReportRequest {}),
-    );
-    let refused = report.await.unwrap_err();
-    assert!(refused.message().starts_with("shadow mode could not start: "), "{refused:?}");
+    let why = until("it was tried", async || {
+        let (opening, told) = service.shadow().report().opening.unwrap();
+        (opening.failures > 0).then_some(told)
+    })
+    .await;
+    assert!(why.starts_with("opencl could not be opened (once): no usable OpenCL device: "), "{why}");
+    assert!(why.contains("; it is tried again at ") || why.contains("; it is being opened again"), "{why}");
+    let refused = service.shadow().promote("all the same", Force::Yes).unwrap_err();
+    assert!(refused.to_string().starts_with("opencl could not be opened"), "{refused}");
+    assert_eq!(service.shadow().report().evidence.sampled(), 0, "nothing is sampled until it is open");
     service.stop().await;
 
-    // The CPU stands in for a device that is not there: it is not compared with itself.
+    // The CPU stands in for a device that is not there: it is not compared with itself, and never will be.
     let more = [
         "backend.kind=opencl",
         "backend.fallback=cpu",
         "backend.opencl.device=no such device",
         "shadow.backend=cpu",
     ];
-    let service = InProcess::start(shadowed(data.path(), &more), lookalike::server::load_with_shadow).await;
-    assert!(service.shadow.is_none());
+    let service = InProcess::start_at_once(shadowed(data.path(), &more), lookalike::server::opener()).await;
+    let (opening, told) = service.shadow().report().opening.unwrap();
+    assert_eq!(opening.next, Next::Never);
+    assert_eq!(
+        told,
+        "cpu cannot be compared: cpu stands in for backend.kind, and would be compared with itself"
+    );
     assert_eq!(service.recognize(&probes()).await.1.backend, "cpu");
     service.stop().await;
 
     // A record that cannot be kept is a fault of the configuration.
     let blocked = data.path().join("lookalike.db");
     let path = format!("shadow.record.path={}", blocked.display());
-    let settings = shadowed(data.path(), &[&path]);
-    let loaded =
-        tokio::task::spawn_blocking(move || lookalike::server::load_with_shadow(&settings)).await.unwrap();
-    assert!(loaded.unwrap_err().to_string().starts_with("shadow.record.path: "));
+    let server = Server::spawn_with(shadowed(data.path(), &[&path]), lookalike::server::opener()).await;
+    let refused = server.ended().await.unwrap_err();
+    assert!(refused.to_string().starts_with("shadow.record.path: "), "{refused}");
 }

@@ -1,5 +1,6 @@
 //! `lookalike.v1.Shadow` and `lookalike shadow`, on the real server.
 
+use lookalike::grpc::TURN_ON;
 use lookalike::grpc::proto::{
     DemoteRequest, GetInfoRequest, GetReportRequest, Guilty, ListDisagreementsRequest, PromoteRequest,
     RecognizeRequest, ReplayRequest, SetSamplingRequest, WatchDisagreementsRequest,
@@ -20,6 +21,32 @@ fn request() -> RecognizeRequest {
 fn run(server: &Server, args: &[&str]) -> super::super::support::Run {
     let at = server.grpc.to_string();
     lookalike().args(["shadow"]).args(args).args(["--server", &at]).run()
+}
+
+/// `GetInfo`, the report, the console and the metrics agree on which backend answers and why.
+async fn one_account(server: &Server, backend: &str, why: &str) {
+    let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
+    let first = &info.backends[0];
+    assert_eq!((first.name.as_str(), first.active, first.role.as_str()), (backend, true, "primary"));
+    assert_eq!(info.backends.iter().filter(|one| one.active).count(), 1);
+    assert!(info.backends.iter().any(|one| one.role == "shadow" && one.name != backend), "{info:?}");
+    assert_eq!(info.backend_reason, why);
+    let report = server.shadow().get_report(GetReportRequest {}).await.unwrap().into_inner();
+    assert_eq!((report.backend_reason.as_str(), report.primary.unwrap().backend.as_str()), (why, backend));
+    assert!(run(server, &["report"]).stdout.contains(why));
+    let (_, page) = http_get(server.http, "/console").await;
+    assert!(page.contains(why), "{page}");
+    let (_, metrics) = http_get(server.http, "/metrics").await;
+    let reason = if backend == "cpu" { "configured" } else { "promoted" };
+    let other = if backend == "cpu" { "opencl" } else { "cpu" };
+    for line in [
+        format!("lookalike_backend_choice{{backend=\"{backend}\",reason=\"{reason}\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{backend}\",role=\"primary\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{other}\",role=\"shadow\"}} 1"),
+        format!("lookalike_backend_up{{backend=\"{other}\",role=\"primary\"}} NaN"),
+    ] {
+        assert!(metrics.lines().any(|told| told == line), "{line} stands in\n{metrics}");
+    }
 }
 
 /// What the command line says of a shadow that told other persons, and does with it.
@@ -49,7 +76,12 @@ async fn command_line(server: &Server) {
     assert_eq!(told.code, Some(1));
     assert!(told.stderr.contains("FailedPrecondition: the gate is not met"), "{}", told.stderr);
     assert_eq!(run(server, &["promote", "--force", "--reason", "to see"]).ok(), "promoted\n");
-    assert_eq!(run(server, &["demote"]).ok(), "demoted\n");
+    one_account(server, "opencl", "opencl was promoted over cpu (by an operator: to see)").await;
+    assert_eq!(run(server, &["demote", "--reason", "seen"]).ok(), "demoted\n");
+    let why = "backend.kind is cpu; opencl was taken back (by an operator: seen)";
+    one_account(server, "cpu", why).await;
+    let told = run(server, &["report"]).stdout;
+    assert!(told.contains("(by an operator: seen)") && !told.contains("operator promotes"), "{told}");
     assert_eq!(run(server, &["demote"]).ok(), "it was not promoted\n");
     assert_eq!(run(server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
     assert_eq!(run(server, &["sampling", "150%"]).code, Some(2));
@@ -63,7 +95,7 @@ async fn what_is_found_is_told() {
     let path = format!("shadow.record.path={}", record.path().display());
     let switch = Switch::default();
     let planted = switch.clone();
-    let load = move |settings: &_| faulty(settings, Fault::Skipped(15), planted);
+    let load = faulty(Fault::Skipped(15), planted);
     let server = Server::start_with(shadowed(data.path(), &[&path]), load).await;
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner().shadow.unwrap();
     assert_eq!((info.backend.as_str(), info.promoted), ("opencl", false));
@@ -116,7 +148,7 @@ async fn what_is_found_is_told() {
 async fn watching_from_the_command_line_ends_when_told() {
     let data = data_folder(&faces());
     let switch = Switch::on();
-    let load = move |settings: &_| faulty(settings, Fault::Scaled(1.001), switch);
+    let load = faulty(Fault::Scaled(1.001), switch);
     let server = Server::start_with(shadowed(data.path(), &[]), load).await;
     let at = server.grpc.to_string();
     let watching = tokio::task::spawn_blocking(move || {
@@ -143,7 +175,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_values_and_missing_things_are_named() {
     let data = data_folder(&faces());
-    let server = Server::start_with(shadowed(data.path(), &[]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &[]), server::opener()).await;
     let mut client = server.shadow();
     for sampling in [-0.1, 1.1, f64::NAN] {
         let refused = client.set_sampling(SetSamplingRequest { sampling }).await.unwrap_err();
@@ -184,7 +216,7 @@ async fn bad_values_and_missing_things_are_named() {
     let refused = server.shadow().get_report(GetReportRequest {}).await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.message()),
-        (Code::FailedPrecondition, "shadow mode is off (shadow.enabled)")
+        (Code::FailedPrecondition, format!("shadow mode is off: {TURN_ON}").as_str())
     );
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
     assert!(info.shadow.is_none() && !settings(data.path(), &CPU).shadow.enabled);
@@ -201,7 +233,7 @@ async fn what_changes_the_server_asks_for_a_token() {
     std::fs::write(&tokens, format!("admin {HASH} anna\n")).unwrap();
     std::fs::write(&token, "secret\n").unwrap();
     let guarded = format!("server.tokens={}", tokens.display());
-    let server = Server::start_with(shadowed(data.path(), &[&guarded]), server::load_with_shadow).await;
+    let server = Server::start_with(shadowed(data.path(), &[&guarded]), server::opener()).await;
     let mut client = server.shadow();
     client.get_report(GetReportRequest {}).await.unwrap();
     let refused = [
@@ -214,7 +246,11 @@ async fn what_changes_the_server_asks_for_a_token() {
     let mut request = tonic::Request::new(SetSamplingRequest { sampling: 0.5 });
     request.metadata_mut().insert("authorization", "Bearer wrong".parse().unwrap());
     assert_eq!(code(client.set_sampling(request).await), Code::Unauthenticated);
-    assert!(run(&server, &["sampling", "0.5"]).stderr.contains("Unauthenticated"));
+    let told = run(&server, &["sampling", "0.5"]).stderr;
+    assert!(
+        told.contains("Unauthenticated") && told.contains("--token-file FILE or LOOKALIKE_TOKEN"),
+        "{told}"
+    );
     let told = run(&server, &["sampling", "0.5", "--token-file", token.to_str().unwrap()]).ok();
     assert_eq!(told, "50 % of requests are compared\n");
     let at = server.grpc.to_string();
@@ -223,6 +259,8 @@ async fn what_changes_the_server_asks_for_a_token() {
         by_environment.args(["shadow", "promote", "--force", "--server", &at]).run().ok(),
         "promoted\n"
     );
+    let report = client.get_report(GetReportRequest {}).await.unwrap().into_inner();
+    assert_eq!(report.changed_because, "by anna");
     server.stop().await.unwrap();
 
     // A file that cannot be read refuses the start.

@@ -9,6 +9,9 @@ use lookalike::backend::{Backend, BackendError, Candidate, Description, Loaded, 
 use lookalike::domain::Matrix;
 use lookalike::telemetry::BackendName;
 
+/// What a planted panic says.
+pub(crate) const PLANTED: &str = "as planted";
+
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
@@ -54,7 +57,7 @@ impl Switch {
         *self.0.0.lock().unwrap()
     }
 
-    fn wait_for_off(&self) {
+    pub(crate) fn wait_for_off(&self) {
         drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |on| *on).unwrap());
     }
 }
@@ -129,7 +132,7 @@ impl Loaded for FaultyRows {
             Fault::Errs => {
                 return Err(BackendError::Device { device: "made".to_owned(), reason: "lost".to_owned() });
             }
-            Fault::Panics => panic!("as planted"),
+            Fault::Panics => panic!("{PLANTED}"),
             Fault::Hangs => {
                 self.switch.wait_for_off();
                 return self.sound.screen(job, into);

@@ -11,7 +11,7 @@ mod served;
 mod wire;
 
 pub(crate) use fake::Fake;
-pub(crate) use faulty::{Fault, Faulty, Switch};
+pub(crate) use faulty::{Fault, Faulty, PLANTED, Switch};
 pub(crate) use galleries::{
     Face, data_folder, data_folder_as, expected, packed, probe, sample_faces, sample_file, sample_probes,
     snapshot, snapshot_of, unit, values,

@@ -6,11 +6,13 @@ use std::path::Path;
 use lookalike::config::{self, Settings, Sources};
 use lookalike::engine::Engine;
 use lookalike::gallery::Snapshot;
+use lookalike::grpc::proto::GetReportRequest;
 use lookalike::grpc::proto::operations_client::OperationsClient;
 use lookalike::grpc::proto::recognition_client::RecognitionClient;
 use lookalike::grpc::proto::shadow_client::ShadowClient;
 use lookalike::recognize::Recognizer;
-use lookalike::server::{self, Listeners, LoadError, Loaded, ServerError};
+use lookalike::server::{self, Listeners, ServerError};
+use lookalike::shadow::Open;
 use lookalike::telemetry;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -54,36 +56,39 @@ impl Server {
     /// Starts a server and waits until it serves.
     pub(crate) async fn start(data: &Path, flags: &[&str]) -> Self {
         let server = Self::spawn(settings(data, flags)).await;
-        let mut watch = server.watch("").await;
-        while watch.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+        server.until_serving().await;
         server
     }
 
-    /// Starts a server that loads what it serves like this, and waits until it serves.
-    pub(crate) async fn start_with(
-        settings: Settings,
-        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
-    ) -> Self {
-        let server = Self::spawn_with(settings, load).await;
-        let mut watch = server.watch("").await;
-        while watch.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+    /// Starts a server that opens its shadow's backend like this, and waits until it serves and its shadow, if any, is open.
+    pub(crate) async fn start_with(settings: Settings, open: Open) -> Self {
+        let shadowed = settings.shadow.enabled;
+        let server = Self::spawn_with(settings, open).await;
+        server.until_serving().await;
+        if shadowed {
+            server.until_shadowed().await;
+        }
         server
+    }
+
+    /// Waits until it serves.
+    pub(crate) async fn until_serving(&self) {
+        let mut watch = self.watch("").await;
+        while watch.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
     }
 
     /// Starts a server and does not wait.
     pub(crate) async fn spawn(settings: Settings) -> Self {
-        Self::spawn_with(settings, server::load_with_shadow).await
+        Self::spawn_with(settings, server::opener()).await
     }
 
-    async fn spawn_with(
-        settings: Settings,
-        load: impl FnOnce(&Settings) -> Result<Loaded, LoadError> + Send + 'static,
-    ) -> Self {
+    /// As [`Self::spawn`], with another way to open the shadow's backend.
+    pub(crate) async fn spawn_with(settings: Settings, open: Open) -> Self {
         let metrics = telemetry::install();
         let listeners = Listeners::bind(&settings).await.unwrap();
         let (grpc, http) = (listeners.grpc_address().unwrap(), listeners.metrics_address().unwrap().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(server::run_with(settings, listeners, metrics, load, async {
+        let task = tokio::spawn(server::run_with(settings, listeners, metrics, open, async {
             let _ = stopped.await;
         }));
         let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
@@ -104,6 +109,11 @@ impl Server {
         self.task
     }
 
+    /// What the server ends with by itself.
+    pub(crate) async fn ended(self) -> Result<(), ServerError> {
+        self.task.await.unwrap()
+    }
+
     pub(crate) fn recognition(&self) -> RecognitionClient<Channel> {
         RecognitionClient::new(self.channel.clone()).max_decoding_message_size(1 << 30)
     }
@@ -118,6 +128,15 @@ impl Server {
 
     pub(crate) fn health(&self) -> HealthClient<Channel> {
         HealthClient::new(self.channel.clone())
+    }
+
+    /// Waits until its shadow's backend is open.
+    async fn until_shadowed(&self) {
+        super::until("the shadow's backend is open", async || {
+            let report = self.shadow().get_report(GetReportRequest {}).await.unwrap().into_inner();
+            report.opening.is_none().then_some(())
+        })
+        .await;
     }
 
     /// Watches the health of a service.
