@@ -102,7 +102,7 @@ pub struct Recognition {
 
 /// No gallery of that name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("no gallery {name:?}; served: {}", served.join(", "))]
+#[error("no gallery {name:?}; {}", if served.is_empty() { "none is served".to_owned() } else { format!("served: {}", served.join(", ")) })]
 pub struct UnknownGallery {
     /// What was asked for.
     pub name: String,

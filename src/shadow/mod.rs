@@ -3,7 +3,7 @@
 //! After a request is answered it may be handed over ([`Shadow::offer`]: a look at two numbers and one step that never waits). A
 //! thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
 //! answers ([`compare`], pure), counts ([`evidence`]), keeps disagreements ([`record`], [`journal`]), and judges whether the shadow is
-//! fit to answer ([`gate`], [`bounds`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
+//! fit to answer ([`gate`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
 //!
 //! Invariants: nothing here delays, fails or changes an answer; what does not fit is dropped and counted; a shadow that hangs costs
 //! its engine's thread and nobody's time; both sides speak of one [`Snapshot`](crate::gallery::Snapshot). The one thing that is done with the findings is the rollout
@@ -11,7 +11,6 @@
 //!
 //! The model is github/scientist's control and candidate.
 
-pub mod bounds;
 mod breaker;
 pub mod compare;
 pub mod evidence;

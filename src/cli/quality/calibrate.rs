@@ -1,19 +1,19 @@
 //! `lookalike calibrate`: which threshold and margin suit a model, and how certain that is.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::plot::{Axis, BLUE, GREEN, ORANGE, Scale, Series, curves, histogram, map};
 use super::{FacesArgs, Ready, Steps, percent};
-use crate::cli::FoundWrong;
 use crate::cli::output::{Output, PlainFormat, table};
 use crate::cli::settings::SettingsArgs;
+use crate::cli::{FoundWrong, Usage};
 use crate::config::Settings;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::Store;
@@ -21,7 +21,7 @@ use crate::gallery::{Snapshot, formats};
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
 use crate::quality::calibrate::split::{Held, halves};
-use crate::quality::calibrate::{Calibration, Draws, Rates, Recommendation, cut};
+use crate::quality::calibrate::{Calibration, Draws, Pair, Rates, Recommendation, WhyNot, cut};
 use crate::quality::standing::standings;
 use crate::telemetry;
 
@@ -57,12 +57,22 @@ pub(in crate::cli) struct CalibrateArgs {
     /// Draw pictures (SVG) into this folder: scores.svg, det.svg, map.svg.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write the threshold and the margin into the gallery, where they can be promised.
-    #[arg(long)]
-    apply: bool,
+    /// Write threshold and margin into the gallery: the promised pair, where there is one, or with --apply=estimate the estimated one, of which
+    /// nothing is promised.
+    #[arg(long, value_enum, value_name = "PAIR", num_args = 0..=1, require_equals = true, default_missing_value = "promise")]
+    apply: Option<Apply>,
     /// How the report looks.
     #[arg(long, value_enum, default_value = "table")]
     format: PlainFormat,
+}
+
+/// Which pair is written into the gallery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Apply {
+    /// The promised one.
+    Promise,
+    /// The estimated one.
+    Estimate,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -112,6 +122,8 @@ pub(in crate::cli) fn run(
 ) -> anyhow::Result<()> {
     let loaded = settings.load([])?;
     telemetry::init(&loaded.log)?;
+    // Before anything that takes long.
+    args.plots.as_deref().map_or(Ok(()), make_folder)?;
     let ready = Ready::new(&loaded, args.faces.snapshot(settings)?)?;
     let draws = Draws { draws: args.draws, seed: args.seed };
     let calibration = measure(&ready, draws, Some(&Steps::new("comparing")))?;
@@ -137,17 +149,41 @@ pub(in crate::cli) fn run(
     if let Some(folder) = &args.plots {
         draw(folder, &calibration, &recommended, &pairs)?;
     }
-    if args.apply && recommended.promised {
+    if let Some(pair) = applied(&recommended, args.apply) {
         let mut store = Store::open(&args.faces.gallery.folder.path(settings)?)?;
-        let threshold = Threshold::parse(recommended.rates.threshold)?;
-        let min_margin = Margin::parse(recommended.rates.min_margin)?;
+        let threshold = Threshold::parse(pair.rates.threshold)?;
+        let min_margin = Margin::parse(pair.rates.min_margin)?;
         report.applied = Some(store.set_limits(&args.faces.gallery.gallery, threshold, min_margin)?);
     }
     match args.format {
         PlainFormat::Json => output.json(&report)?,
         PlainFormat::Table => show(&report, output)?,
     }
-    verdict(&report)
+    verdict(&report, args.apply)
+}
+
+/// The pair that is to be written into the gallery, if any.
+fn applied(recommended: &Recommendation, apply: Option<Apply>) -> Option<Pair> {
+    match apply? {
+        Apply::Promise => recommended.promised.then_some(recommended.pair),
+        Apply::Estimate => recommended.estimate,
+    }
+}
+
+/// Makes the folder for pictures, where it is not there yet.
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    let got = match fs::create_dir_all(folder) {
+        Ok(()) => return Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
+            "a file".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(Usage(format!(
+        "--plots: expected a folder, or a place where one can be made, got {}: {got}",
+        folder.display()
+    ))
+    .into())
 }
 
 fn measure(ready: &Ready, draws: Draws, steps: Option<&Steps>) -> anyhow::Result<Calibration> {
@@ -182,16 +218,29 @@ fn split(
     Ok(held)
 }
 
-fn verdict(report: &Report) -> anyhow::Result<()> {
+fn verdict(report: &Report, apply: Option<Apply>) -> anyhow::Result<()> {
     let best = &report.recommended;
-    if !best.promised {
-        let text = format!(
-            "too few persons to promise {} of strangers named: of {} it can only be said to be at most {}; it takes {} or more",
-            percent(Some(best.wished)),
+    let wished = percent(Some(best.wished));
+    let found = match best.why_not {
+        // Who asks for an estimate has been told that it is one.
+        Some(WhyNot::TooFewIdentities) if apply == Some(Apply::Estimate) => None,
+        Some(WhyNot::TooFewIdentities) => Some(format!(
+            "too few persons to promise {wished} of strangers named: of {} it can only be said to be at most {}; it takes {} or more; \
+             what is shown is an estimate",
             report.identities,
-            percent(Some(best.at_most)),
-            best.identities_needed,
-        );
+            percent(Some(best.pair.at_most)),
+            best.identities_needed.unwrap_or_default(),
+        )),
+        Some(WhyNot::NotToldApart) => Some(format!(
+            "no threshold and margin tells these persons apart: where {wished} of strangers are named at most, nobody is recognised; \
+             more persons would not help (`lookalike audit` finds one person under several names)"
+        )),
+        Some(WhyNot::NoMatedSearch) => Some(
+            "no person has two embeddings, so it cannot be told how many would be missed: expected at least one with two".to_owned(),
+        ),
+        None => None,
+    };
+    if let Some(text) = found {
         return Err(FoundWrong(text).into());
     }
     let held = report.splits.iter().filter(|one| one.held).count();
@@ -243,14 +292,13 @@ fn draw(
     best: &Recommendation,
     pairs: &PairScores,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let wide = |scores: &[f32]| scores.iter().copied().map(f64::from).collect::<Vec<f64>>();
     let (same, different) = (wide(&pairs.same), wide(&pairs.different));
     let series = [
         Series { name: "same person", colour: BLUE, values: &same },
         Series { name: "different", colour: ORANGE, values: &different },
     ];
-    let threshold = (f64::from(best.rates.threshold), "threshold");
+    let threshold = (f64::from(best.pair.rates.threshold), "threshold");
     formats::write_text(
         &folder.join("scores.svg"),
         &histogram("Scores of pairs", "score", &series, &[threshold]),
@@ -265,14 +313,15 @@ fn det(calibration: &Calibration, best: &Recommendation) -> String {
     let curve = |margin: f32| -> Vec<(f64, f64)> {
         steps(low, high, POINTS).iter().map(|threshold| calibration.shares(cut(*threshold, margin))).collect()
     };
-    let (without, with) = (curve(0.0), curve(best.rates.min_margin));
+    let (without, with) = (curve(0.0), curve(best.pair.rates.min_margin));
     let least = 0.5 / calibration.non_mated().len().max(1) as f64;
     let axis = |label| Axis { label, low: least, high: 1.0, scale: Scale::Logarithmic };
     let series = [
         Series { name: "no margin", colour: ORANGE, values: &without },
         Series { name: "recommended margin", colour: GREEN, values: &with },
     ];
-    let point = calibration.shares(cut(best.rates.threshold, best.rates.min_margin));
+    let Rates { threshold, min_margin, .. } = best.pair.rates;
+    let point = calibration.shares(cut(threshold, min_margin));
     let axes = (axis("strangers named (FPIR)"), axis("persons missed (FNIR)"));
     curves("False positives and misses", axes, &series, &[point])
 }
@@ -296,8 +345,8 @@ fn kept(calibration: &Calibration, best: &Recommendation) -> String {
         high: f64::from(high),
         scale: Scale::Linear,
     };
-    let title = format!("Persons named, where at most {} of strangers are", percent(Some(best.wished)));
-    let point = (f64::from(best.rates.threshold), f64::from(best.rates.min_margin));
+    let title = format!("Persons named, where at most {} of strangers were", percent(Some(best.wished)));
+    let point = (f64::from(best.pair.rates.threshold), f64::from(best.pair.rates.min_margin));
     map(&title, (axis("threshold", low, high), axis("least margin", 0.0, most)), &values, Some(point))
 }
 
@@ -310,38 +359,10 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         "{}: {} embeddings of {} persons; {} searches with their person, {} without",
         report.gallery, report.embeddings, report.identities, report.mated, report.non_mated
     ))?;
-    let mut table = table([
-        "",
-        "threshold",
-        "least margin",
-        "strangers named (95 %)",
-        "persons missed (95 %)",
-        "named wrongly",
-        "promised",
-    ]);
-    let mut add = |name: String, rates: &Rates, promised: &str| {
-        table.add_row([
-            name,
-            format!("{:.4}", rates.threshold),
-            format!("{:.4}", rates.min_margin),
-            interval(&rates.false_positives),
-            interval(&rates.misses),
-            percent(Some(rates.wrong.rate)),
-            promised.to_owned(),
-        ]);
-    };
-    let word = |one: &Recommendation| if one.promised { "yes" } else { "too few persons" };
-    let wished = |one: &Recommendation| format!("for {} %", one.wished * 100.0);
-    add(
-        format!("recommended, {}", wished(&report.recommended)),
-        &report.recommended.rates,
-        word(&report.recommended),
-    );
-    add("now".to_owned(), &report.current, "");
-    for other in &report.others {
-        add(wished(other), &other.rates, word(other));
-    }
-    output.line(&table)?;
+    output.line(pairs_table(report))?;
+    output.line(
+        "promised: at 95 % confidence no larger share of strangers is named; estimated: no larger share was found, which promises nothing",
+    )?;
     if !report.splits.is_empty() {
         let held = report.splits.iter().filter(|one| one.held).count();
         let mean =
@@ -357,4 +378,57 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         output.line(format_args!("{}: written, generation {generation}", report.gallery))?;
     }
     Ok(())
+}
+
+fn pairs_table(report: &Report) -> comfy_table::Table {
+    let mut table = table([
+        "",
+        "threshold",
+        "least margin",
+        "strangers named (95 %)",
+        "persons missed (95 %)",
+        "named wrongly",
+        "promise",
+    ]);
+    let mut add = |name: String, rates: &Rates, promise: String| {
+        table.add_row([
+            name,
+            format!("{:.4}", rates.threshold),
+            format!("{:.4}", rates.min_margin),
+            interval(&rates.false_positives),
+            interval(&rates.misses),
+            percent(Some(rates.wrong.rate)),
+            promise,
+        ]);
+    };
+    let best = &report.recommended;
+    add(format!("for {} %, {}", best.wished * 100.0, kind(best)), &best.pair.rates, promise(best));
+    if let (true, Some(estimate)) = (best.promised, &best.estimate) {
+        let may_be = format!("none, may be {:.2} %", estimate.at_most * 100.0);
+        add(format!("for {} %, estimated", best.wished * 100.0), &estimate.rates, may_be);
+    }
+    add("now".to_owned(), &report.current, String::new());
+    for other in &report.others {
+        add(format!("for {} %, {}", other.wished * 100.0, kind(other)), &other.pair.rates, promise(other));
+    }
+    table
+}
+
+/// What sort of a pair is recommended.
+fn kind(one: &Recommendation) -> &'static str {
+    match (one.promised, one.estimate) {
+        (true, _) => "promised",
+        (false, Some(_)) => "estimated",
+        (false, None) => "nobody named",
+    }
+}
+
+fn promise(one: &Recommendation) -> String {
+    let at_most = format!("{:.2} %", one.pair.at_most * 100.0);
+    match one.why_not {
+        None => format!("at most {at_most}"),
+        Some(WhyNot::TooFewIdentities) => format!("none, may be {at_most}: too few persons"),
+        Some(WhyNot::NotToldApart) => "none: not told apart".to_owned(),
+        Some(WhyNot::NoMatedSearch) => "none: nobody has two embeddings".to_owned(),
+    }
 }

@@ -71,7 +71,7 @@ fn figures(page: &mut String, report: &Report) {
 fn pictures(page: &mut String, cases: &[Case]) {
     let kinds: [Kind; 3] = [
         ("known", BLUE, |case| case.is_nearest_right()),
-        ("known, another is nearer", GREEN, |case| case.known && !case.is_nearest_right()),
+        ("known, another comes first", GREEN, |case| case.known && !case.is_nearest_right()),
         ("strangers", ORANGE, |case| !case.known),
     ];
     let scores =

@@ -14,7 +14,7 @@ use crate::cli::FoundWrong;
 use crate::cli::gallery::OneArgs;
 use crate::cli::output::{Format, Output, number, table};
 use crate::cli::settings::SettingsArgs;
-use crate::config::{ConfigError, Fallback, Settings};
+use crate::config::{ConfigError, Fallback, OwnSetting, Settings};
 use crate::gallery::formats;
 use crate::gallery::store::Store;
 use crate::quality::compare::Agreement;
@@ -189,7 +189,8 @@ fn settings_of(settings: &SettingsArgs, backends: &[String]) -> Result<Vec<Setti
         return Ok(vec![settings.load([])?]);
     }
     let of = |kind: &String| {
-        let mut settings = settings.load([format!("backend.kind={kind}")])?;
+        let mut settings = settings
+            .load([OwnSetting { origin: "flag --backend", setting: format!("backend.kind={kind}") }])?;
         settings.backend.fallback = Fallback::Fail;
         Ok(settings)
     };

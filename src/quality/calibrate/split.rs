@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::resample::Rate;
-use super::{Calibration, Recommendation, cut};
+use super::{Calibration, Pair, Recommendation, cut};
 use crate::domain::{Embedding, NormPolicy};
 use crate::gallery::{NewRow, Snapshot, SnapshotBuilder};
 
@@ -28,7 +28,7 @@ pub struct Held {
 impl Held {
     /// What a recommendation leads to on persons that it was not made from.
     pub fn of(recommendation: &Recommendation, other: &Calibration) -> Self {
-        let Recommendation { wished, rates, .. } = recommendation;
+        let Recommendation { wished, pair: Pair { rates, .. }, .. } = recommendation;
         let found = other.rates(cut(rates.threshold, rates.min_margin));
         Self {
             threshold: rates.threshold,
@@ -64,7 +64,7 @@ pub fn of_identities(snapshot: &Snapshot, is_in: impl Fn(usize) -> bool) -> Snap
     let mut rows: Vec<usize> =
         (0..snapshot.row_count()).filter(|&row| is_in(snapshot.identity_of(row))).collect();
     rows.sort_by_key(|&row| snapshot.index(row));
-    let mut builder = SnapshotBuilder::new(snapshot.profile().clone(), Vec::new(), rows.len());
+    let mut builder = SnapshotBuilder::new(snapshot.profile().clone(), snapshot.own_limits(), rows.len());
     for row in rows {
         let view = snapshot.row(row);
         let values = snapshot.matrix().row(row).to_vec();

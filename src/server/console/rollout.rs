@@ -4,7 +4,7 @@ use super::Console;
 use super::chart::{Line, bar, line};
 use super::history::Stretch;
 use super::text::{escaped, mark, number, percent, seconds, table, time};
-use crate::shadow::bounds::{CONFIDENCE, interval};
+use crate::domain::bounds::{CONFIDENCE, interval};
 use crate::shadow::gate::{self, Condition};
 use crate::shadow::record::{Record, SideRecord};
 use crate::shadow::sketch::Sketch;
