@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::plot::{Axis, BLUE, GREEN, ORANGE, Scale, Series, curves, histogram, map};
+use super::pictures::{pictures, span, steps};
 use super::{FacesArgs, Ready, Steps, percent};
 use crate::cli::output::{Output, PlainFormat, table};
 use crate::cli::settings::SettingsArgs;
@@ -20,7 +20,7 @@ use crate::gallery::store::Store;
 use crate::gallery::{Snapshot, formats};
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
-use crate::quality::calibrate::split::{Held, halves};
+use crate::quality::calibrate::split::{Held, Split, halves};
 use crate::quality::calibrate::{Calibration, Draws, Pair, Rates, Recommendation, WhyNot, cut};
 use crate::quality::standing::standings;
 use crate::telemetry;
@@ -31,9 +31,10 @@ const OTHER_RATES: [f64; 5] = [0.001, 0.003, 0.01, 0.03, 0.1];
 /// Thresholds and margins of the grid that is reported.
 const GRID: (usize, usize) = (16, 9);
 
-/// Cells of the map that is drawn, and points of a curve.
-const MAP: (usize, usize) = (60, 40);
-const POINTS: usize = 120;
+/// The sorts of pairs that splits try.
+type OfSplit = fn(&Split) -> Option<Held>;
+const KINDS: [(&str, OfSplit); 2] =
+    [("estimated", |split| split.estimated), ("promised", |split| split.promised)];
 
 /// Of the splits so many must hold: 18 of 20.
 const HELD: f64 = 0.9;
@@ -94,6 +95,7 @@ struct Report {
     mated: usize,
     /// Searches of embeddings whose person was left out.
     non_mated: usize,
+    /// For the wished-for rate.
     recommended: Recommendation,
     /// What applies now.
     current: Rates,
@@ -102,7 +104,7 @@ struct Report {
     grid: Vec<Rates>,
     /// Pairs at each of the grid's thresholds.
     pairs: Vec<PairRates>,
-    splits: Vec<Held>,
+    splits: Vec<Split>,
     /// The gallery's generation once the pair was written into it.
     applied: Option<u64>,
 }
@@ -147,7 +149,9 @@ pub(in crate::cli) fn run(
         applied: None,
     };
     if let Some(folder) = &args.plots {
-        draw(folder, &calibration, &recommended, &pairs)?;
+        for (name, picture) in pictures(&calibration, &recommended, &pairs) {
+            formats::write_text(&folder.join(format!("{name}.svg")), &picture)?;
+        }
     }
     if let Some(pair) = applied(&recommended, args.apply) {
         let mut store = Store::open(&args.faces.gallery.folder.path(settings)?)?;
@@ -165,8 +169,8 @@ pub(in crate::cli) fn run(
 /// The pair that is to be written into the gallery, if any.
 fn applied(recommended: &Recommendation, apply: Option<Apply>) -> Option<Pair> {
     match apply? {
-        Apply::Promise => recommended.promised.then_some(recommended.pair),
-        Apply::Estimate => recommended.estimate,
+        Apply::Promise => recommended.promised,
+        Apply::Estimate => recommended.estimated,
     }
 }
 
@@ -202,9 +206,9 @@ fn split(
     snapshot: &Snapshot,
     args: &CalibrateArgs,
     draws: Draws,
-) -> anyhow::Result<Vec<Held>> {
+) -> anyhow::Result<Vec<Split>> {
     let steps = Steps::new("splitting");
-    let mut held = Vec::with_capacity(args.splits);
+    let mut splits = Vec::with_capacity(args.splits);
     for at in 0..args.splits {
         steps.show(at, args.splits);
         let [one, other] = halves(snapshot, args.seed.wrapping_add(at as u64));
@@ -213,63 +217,61 @@ fn split(
         }
         let one = measure(&Ready::new(settings, one)?, draws, None)?;
         let other = measure(&Ready::new(settings, other)?, draws, None)?;
-        held.push(Held::of(&one.recommend(args.false_positives), &other));
+        splits.push(Split::of(&one.recommend(args.false_positives), &other));
     }
-    Ok(held)
+    Ok(splits)
 }
 
 fn verdict(report: &Report, apply: Option<Apply>) -> anyhow::Result<()> {
     let best = &report.recommended;
-    let wished = percent(Some(best.wished));
-    let found = match best.why_not {
-        // Who asks for an estimate has been told that it is one.
-        Some(WhyNot::TooFewIdentities) if apply == Some(Apply::Estimate) => None,
-        Some(WhyNot::TooFewIdentities) => Some(format!(
-            "too few persons to promise {wished} of strangers named: of {} it can only be said to be at most {}; it takes {} or more; \
-             what is shown is an estimate",
-            report.identities,
-            percent(Some(best.pair.at_most)),
-            best.identities_needed.unwrap_or_default(),
-        )),
-        Some(WhyNot::NotToldApart) => Some(format!(
-            "no threshold and margin tells these persons apart: where {wished} of strangers are named at most, nobody is recognised; \
-             more persons would not help (`lookalike audit` finds one person under several names)"
-        )),
-        Some(WhyNot::NoMatedSearch) => Some(
-            "no person has two embeddings, so it cannot be told how many would be missed: expected at least one with two".to_owned(),
-        ),
-        None => None,
-    };
-    if let Some(text) = found {
+    // Who asks for an estimate knows that it is one.
+    let enough = apply == Some(Apply::Estimate) && best.why_not == Some(WhyNot::TooFewIdentities);
+    if let Some(text) = broken(report).filter(|_| !enough) {
         return Err(FoundWrong(text).into());
     }
-    let held = report.splits.iter().filter(|one| one.held).count();
-    if (held as f64) < HELD * report.splits.len() as f64 {
-        return Err(FoundWrong(format!("held in {held} of {} splits only", report.splits.len())).into());
+    for (kind, of) in KINDS {
+        let splits = || report.splits.iter().filter_map(of);
+        let (held, count) = (splits().filter(|one| one.held).count(), splits().count());
+        if (held as f64) < HELD * count as f64 {
+            return Err(FoundWrong(format!("what was {kind} held in {held} of {count} splits only")).into());
+        }
     }
     Ok(())
+}
+
+/// Why nothing is promised, if so, and what it would take.
+fn broken(report: &Report) -> Option<String> {
+    let best = &report.recommended;
+    let wished = percent(Some(best.wished));
+    Some(match best.why_not? {
+        WhyNot::TooFewIdentities => format!(
+            "too few persons to promise that at most {wished} of strangers are named: there are {}, it takes {} or more; \
+             {} (--apply=estimate writes it all the same)",
+            report.identities,
+            best.identities_needed.unwrap_or_default(),
+            best.estimated.as_ref().map_or_else(
+                || "not even an estimate can be made".to_owned(),
+                |pair| format!(
+                    "of the estimate it can only be said to be at most {}",
+                    percent(Some(pair.at_most))
+                )
+            ),
+        ),
+        WhyNot::NotToldApart => format!(
+            "no threshold and margin tells these persons apart: where at most {wished} of strangers are named, nobody is recognised, \
+             and more persons would not help (`lookalike audit` finds one person under several names)"
+        ),
+        WhyNot::NoMatedSearch => {
+            "no person has two embeddings, so nobody could be recognised: expected at least one with two"
+                .to_owned()
+        }
+    })
 }
 
 /// Thresholds from what few strangers reach to what few persons do, and margins from none up.
 fn grid(calibration: &Calibration) -> (Vec<f32>, Vec<f32>) {
     let (low, high) = span(calibration);
-    let margins = calibration.margins();
-    let most = margins.last().copied().unwrap_or(0.0);
-    (steps(low, high, GRID.0), steps(0.0, most, GRID.1))
-}
-
-/// From the score that all but one in twenty strangers reach to the one that one in twenty persons does.
-fn span(calibration: &Calibration) -> (f32, f32) {
-    let strangers = calibration.non_mated();
-    let low = strangers.get(strangers.len() * 19 / 20).map_or(-1.0, |one| one.score);
-    let mut scores: Vec<f32> = calibration.mated().iter().map(|one| one.score).collect();
-    scores.sort_by(f32::total_cmp);
-    let high = scores.get(scores.len() * 19 / 20).copied().unwrap_or(1.0);
-    if low < high { (low, high) } else { (-1.0, 1.0) }
-}
-
-fn steps(low: f32, high: f32, count: usize) -> Vec<f32> {
-    (0..count).map(|step| low + (high - low) * step as f32 / (count - 1) as f32).collect()
+    (steps(low, high, GRID.0), steps(0.0, calibration.most_margin(), GRID.1))
 }
 
 fn cells(calibration: &Calibration, (thresholds, margins): &(Vec<f32>, Vec<f32>)) -> Vec<Rates> {
@@ -285,71 +287,6 @@ fn pair_rates(pairs: &PairScores, threshold: f32) -> PairRates {
     PairRates { threshold, false_match, false_non_match }
 }
 
-/// The pictures: scores of pairs, the trade between false positives and misses, and where the wished-for rate is kept.
-fn draw(
-    folder: &Path,
-    calibration: &Calibration,
-    best: &Recommendation,
-    pairs: &PairScores,
-) -> anyhow::Result<()> {
-    let wide = |scores: &[f32]| scores.iter().copied().map(f64::from).collect::<Vec<f64>>();
-    let (same, different) = (wide(&pairs.same), wide(&pairs.different));
-    let series = [
-        Series { name: "same person", colour: BLUE, values: &same },
-        Series { name: "different", colour: ORANGE, values: &different },
-    ];
-    let threshold = (f64::from(best.pair.rates.threshold), "threshold");
-    formats::write_text(
-        &folder.join("scores.svg"),
-        &histogram("Scores of pairs", "score", &series, &[threshold]),
-    )?;
-    formats::write_text(&folder.join("det.svg"), &det(calibration, best))?;
-    Ok(formats::write_text(&folder.join("map.svg"), &kept(calibration, best))?)
-}
-
-/// Detection error trade-off, along the threshold: without a margin and with the recommended one.
-fn det(calibration: &Calibration, best: &Recommendation) -> String {
-    let (low, high) = span(calibration);
-    let curve = |margin: f32| -> Vec<(f64, f64)> {
-        steps(low, high, POINTS).iter().map(|threshold| calibration.shares(cut(*threshold, margin))).collect()
-    };
-    let (without, with) = (curve(0.0), curve(best.pair.rates.min_margin));
-    let least = 0.5 / calibration.non_mated().len().max(1) as f64;
-    let axis = |label| Axis { label, low: least, high: 1.0, scale: Scale::Logarithmic };
-    let series = [
-        Series { name: "no margin", colour: ORANGE, values: &without },
-        Series { name: "recommended margin", colour: GREEN, values: &with },
-    ];
-    let Rates { threshold, min_margin, .. } = best.pair.rates;
-    let point = calibration.shares(cut(threshold, min_margin));
-    let axes = (axis("strangers named (FPIR)"), axis("persons missed (FNIR)"));
-    curves("False positives and misses", axes, &series, &[point])
-}
-
-/// Who is named where the wished-for rate is kept.
-fn kept(calibration: &Calibration, best: &Recommendation) -> String {
-    let (low, high) = span(calibration);
-    let most = calibration.margins().last().copied().unwrap_or(0.0).max(1e-3);
-    let middle =
-        |low: f32, high: f32, at: usize, of: usize| low + (high - low) * (at as f32 + 0.5) / of as f32;
-    let cell = |row: usize, column: usize| {
-        let under = cut(middle(low, high, column, MAP.0), middle(0.0, most, row, MAP.1));
-        let (named, missed) = calibration.shares(under);
-        if named <= best.wished { 1.0 - missed } else { 0.0 }
-    };
-    let values: Vec<Vec<f64>> =
-        (0..MAP.1).map(|row| (0..MAP.0).map(|column| cell(row, column)).collect()).collect();
-    let axis = |label, low: f32, high: f32| Axis {
-        label,
-        low: f64::from(low),
-        high: f64::from(high),
-        scale: Scale::Linear,
-    };
-    let title = format!("Persons named, where at most {} of strangers were", percent(Some(best.wished)));
-    let point = (f64::from(best.pair.rates.threshold), f64::from(best.pair.rates.min_margin));
-    map(&title, (axis("threshold", low, high), axis("least margin", 0.0, most)), &values, Some(point))
-}
-
 fn interval(rate: &Rate) -> String {
     format!("{:.2} % ({:.2} to {:.2})", rate.rate * 100.0, rate.low * 100.0, rate.high * 100.0)
 }
@@ -361,15 +298,20 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
     ))?;
     output.line(pairs_table(report))?;
     output.line(
-        "promised: at 95 % confidence no larger share of strangers is named; estimated: no larger share was found, which promises nothing",
+        "estimated: no larger share of strangers was found to be named; promised: at 95 % confidence, none is",
     )?;
-    if !report.splits.is_empty() {
-        let held = report.splits.iter().filter(|one| one.held).count();
-        let mean =
-            |of: fn(&Held) -> f64| report.splits.iter().map(of).sum::<f64>() / report.splits.len() as f64;
+    for (kind, of) in KINDS {
+        let splits: Vec<Held> = report.splits.iter().filter_map(of).collect();
+        if splits.is_empty() {
+            continue;
+        }
+        let mean = |of: fn(&Rates) -> f64| {
+            splits.iter().map(|one| of(&one.rates)).sum::<f64>() / splits.len() as f64
+        };
         output.line(format_args!(
-            "on the other half of the persons: held in {held} of {} splits; {} of strangers named, {} of persons missed on average",
-            report.splits.len(),
+            "on the other half of the persons, {kind}: held in {} of {} splits; {} of strangers named, {} of persons missed on average",
+            splits.iter().filter(|one| one.held).count(),
+            splits.len(),
             percent(Some(mean(|one| one.false_positives.rate))),
             percent(Some(mean(|one| one.misses.rate))),
         ))?;
@@ -401,34 +343,22 @@ fn pairs_table(report: &Report) -> comfy_table::Table {
             promise,
         ]);
     };
-    let best = &report.recommended;
-    add(format!("for {} %, {}", best.wished * 100.0, kind(best)), &best.pair.rates, promise(best));
-    if let (true, Some(estimate)) = (best.promised, &best.estimate) {
-        let may_be = format!("none, may be {:.2} %", estimate.at_most * 100.0);
-        add(format!("for {} %, estimated", best.wished * 100.0), &estimate.rates, may_be);
-    }
+    let mut add_both = |one: &Recommendation| {
+        let wished = (one.wished * 1e6).round() / 1e4;
+        if let Some(pair) = &one.estimated {
+            let may_be = format!("none: may be {:.2} %", pair.at_most * 100.0);
+            add(format!("for {wished} %, estimated"), &pair.rates, may_be);
+        }
+        if let Some(pair) = &one.promised {
+            add(
+                format!("for {wished} %, promised"),
+                &pair.rates,
+                format!("at most {:.2} %", pair.at_most * 100.0),
+            );
+        }
+    };
+    add_both(&report.recommended);
+    report.others.iter().for_each(&mut add_both);
     add("now".to_owned(), &report.current, String::new());
-    for other in &report.others {
-        add(format!("for {} %, {}", other.wished * 100.0, kind(other)), &other.pair.rates, promise(other));
-    }
     table
-}
-
-/// What sort of a pair is recommended.
-fn kind(one: &Recommendation) -> &'static str {
-    match (one.promised, one.estimate) {
-        (true, _) => "promised",
-        (false, Some(_)) => "estimated",
-        (false, None) => "nobody named",
-    }
-}
-
-fn promise(one: &Recommendation) -> String {
-    let at_most = format!("{:.2} %", one.pair.at_most * 100.0);
-    match one.why_not {
-        None => format!("at most {at_most}"),
-        Some(WhyNot::TooFewIdentities) => format!("none, may be {at_most}: too few persons"),
-        Some(WhyNot::NotToldApart) => "none: not told apart".to_owned(),
-        Some(WhyNot::NoMatedSearch) => "none: nobody has two embeddings".to_owned(),
-    }
 }

@@ -5,6 +5,7 @@ mod audit;
 mod calibrate;
 mod cluster;
 mod html;
+mod pictures;
 mod plot;
 mod probes;
 mod select;

@@ -16,6 +16,9 @@ pub(super) const ORANGE: &str = "#d55e00";
 pub(super) const GREEN: &str = "#009e73";
 pub(super) const GREY: &str = "#777777";
 
+/// From one line of text to the next.
+const LINE: f64 = 14.0;
+
 /// Bars of a histogram.
 const BINS: usize = 60;
 
@@ -80,6 +83,9 @@ pub(super) struct Series<'a, T> {
 /// A value that is marked, and what it is.
 pub(super) type Mark<'a> = (f64, &'a str);
 
+/// A place that is marked, and what it is.
+pub(super) type Point<'a> = ((f64, f64), &'a str);
+
 /// How often values of each series fall where, each series as shares of its own; `marks` are lines across.
 pub(super) fn histogram(title: &str, label: &str, series: &[Series<'_, f64>], marks: &[Mark<'_>]) -> String {
     let values = || series.iter().flat_map(|one| one.values).copied().chain(marks.iter().map(|mark| mark.0));
@@ -117,13 +123,13 @@ pub(super) fn curves(
     title: &str,
     (x, y): (Axis<'_>, Axis<'_>),
     series: &[Series<'_, (f64, f64)>],
-    points: &[(f64, f64)],
+    points: &[Point<'_>],
 ) -> String {
     let mut picture = Picture::new(title, x, y);
     for one in series {
         picture.line(one.values, one.colour);
     }
-    picture.dots(points, (GREY, 4.0));
+    picture.points(points, (GREY, 4.0));
     picture.finish(series.iter().map(|one| (one.name, one.colour)))
 }
 
@@ -143,12 +149,12 @@ pub(super) fn scatter(
     picture.finish(series.iter().map(|one| (one.name, one.colour)))
 }
 
-/// A value, 0 to 1, for every cell of a grid: `values[row][column]`, rows along y. Dark is 1; `point` is marked.
+/// A value, 0 to 1, for every cell of a grid: `values[row][column]`, rows along y. Dark is 1; `points` are marked.
 pub(super) fn map(
     title: &str,
     (x, y): (Axis<'_>, Axis<'_>),
     values: &[Vec<f64>],
-    point: Option<(f64, f64)>,
+    points: &[Point<'_>],
 ) -> String {
     let mut picture = Picture::new(title, x, y);
     let edge =
@@ -160,7 +166,7 @@ pub(super) fn map(
             picture.bar(across, between, (BLUE, value.clamp(0.0, 1.0)));
         }
     }
-    picture.dots(point.as_slice(), (ORANGE, 5.0));
+    picture.points(points, (ORANGE, 5.0));
     picture.finish(std::iter::empty())
 }
 
@@ -252,11 +258,23 @@ impl<'a> Picture<'a> {
         }
     }
 
+    /// Dots with names beside them, one below the other, so that neighbors' can be read.
+    fn points(&mut self, points: &[Point<'_>], look: (&str, f64)) {
+        for (place, &((x, y), name)) in points.iter().enumerate() {
+            self.dots(&[(x, y)], look);
+            let (across, down) = (self.across(x), self.down(y) + 4.0 + LINE * place as f64);
+            // What lies at the right end has its name to the left.
+            let (at, anchor) =
+                if across < RIGHT - 80.0 { (across + 8.0, "start") } else { (across - 8.0, "end") };
+            self.text((at, down.min(BOTTOM - 4.0)), anchor, Escaped(name));
+        }
+    }
+
     fn marks(&mut self, marks: &[Mark<'_>]) {
-        for &(value, name) in marks {
+        for (place, &(value, name)) in marks.iter().enumerate() {
             let at = self.across(value);
             self.stroke(((at, TOP), (at, BOTTOM)), "#000000");
-            self.text((at + 4.0, TOP + 12.0), "start", Escaped(name));
+            self.text((at + 4.0, TOP + 12.0 + LINE * place as f64), "start", Escaped(name));
         }
     }
 

@@ -7,9 +7,9 @@
 //! Rates are means over persons, each of whom counts once; their intervals come from resampling identities ([`resample`]).
 //! What is named is what [`decision`](crate::recognize::decision) says under a cut.
 //!
-//! Two pairs of threshold and margin are told apart. The *promised* one misses least among those of which it can be promised, at 95 % confidence, that
-//! false positives stay below the wished-for rate ([`promise`] says what that means). The *estimated* one misses least among those under which no more were
-//! found: the best guess, and as likely as not too kind. The promised one is recommended; where there is none, the estimated one, and why.
+//! Two pairs of threshold and margin are told apart. The *estimated* one misses least among those under which no more false positives were found than
+//! wished for: the best guess, and as likely as not too kind. The *promised* one misses least among those of which it can be promised that false positives stay
+//! below the wished-for rate, at 95 % confidence ([`promise`] says what that means); it misses more, and where there are few persons there is none.
 
 pub mod pairs;
 pub mod promise;
@@ -22,7 +22,7 @@ use super::standing::{Conclusion, Standing};
 use crate::domain::{Margin, Threshold};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::{Cut, Decision, conclude};
-use promise::{Counted, MARGINS, WORTH, needed};
+use promise::{MARGINS, WORTH};
 use resample::{Rate, Resampler, Trials};
 
 /// Thresholds and margins are multiples of this: more digits would be read from noise.
@@ -66,6 +66,7 @@ pub struct Calibration {
     of_non_mated: Vec<u32>,
     mated_trials: Trials,
     non_mated_trials: Trials,
+    /// Margins to choose from, ascending, 0 among them.
     margins: Vec<f32>,
 }
 
@@ -90,7 +91,7 @@ pub struct Pair {
     /// The pair, and the rates that were found.
     #[serde(flatten)]
     pub rates: Rates,
-    /// What the rate of false positives stays below at 95 % confidence, as [`promise`] has it.
+    /// What the rate of false positives stays below at 95 % confidence, though the pair was chosen by the same persons ([`promise`]).
     pub at_most: f64,
 }
 
@@ -99,17 +100,14 @@ pub struct Pair {
 pub struct Recommendation {
     /// The wished-for rate of false positives.
     pub wished: f64,
-    /// The promised pair; the estimated one where none can be promised; and where there is none either, the one that names fewest.
-    #[serde(flatten)]
-    pub pair: Pair,
-    /// Whether it can be promised that false positives stay below the wished-for rate.
-    pub promised: bool,
-    /// Why not.
+    /// The pair that misses least among those under which no more false positives were found. That promises nothing. Absent where there is none.
+    pub estimated: Option<Pair>,
+    /// The pair that misses least among those of which it can be promised that false positives stay below the wished-for rate. Absent where there is none.
+    pub promised: Option<Pair>,
+    /// Why there is none.
     pub why_not: Option<WhyNot>,
     /// Identities that it takes to promise so low a rate at all; absent where no number would do.
     pub identities_needed: Option<usize>,
-    /// The pair that misses least among those under which no more false positives than wished for were found: no promise.
-    pub estimate: Option<Pair>,
 }
 
 /// Why nothing can be promised.
@@ -207,39 +205,41 @@ impl Calibration {
         (mean(&self.named(under), &self.non_mated_trials), mean(&missed, &self.mated_trials))
     }
 
-    /// What the rate of false positives under a cut stays below at 95 % confidence, as [`promise`] has it.
-    pub fn at_most(&self, under: Cut) -> f64 {
-        let events = self.named(under).iter().map(|(_, share)| share).sum();
-        Counted { events, identities: self.identities() }.at_most(self.margins.len())
-    }
-
+    /// The share of each person's non-mated searches that name somebody, where any does.
     fn named(&self, under: Cut) -> Vec<(u32, f64)> {
         events(&self.non_mated, &self.of_non_mated, |one| one.names(under))
     }
 
-    /// The pair that misses least among those of which `wished` can be promised, and among those under which no more was found.
+    /// False positives as a promise counts them.
+    fn counted(&self, under: Cut) -> u64 {
+        promise::counted(self.named(under).iter().map(|(_, share)| *share))
+    }
+
+    /// The pairs that miss least: among those under which no more false positives were found than wished for, and among those of which that can be
+    /// promised.
     pub fn recommend(&self, wished: f64) -> Recommendation {
-        let promised = self.best(&|under| self.at_most(under) <= wished);
+        let tried = self.margins.len();
+        let most = promise::most_events(wished, self.identities(), tried);
+        let promised = most.and_then(|most| self.best(&|under| self.counted(under) <= most));
         let estimated = self.best(&|under| self.shares(under).0 <= wished);
         let fewest = self.fewest_named();
-        let identities_needed = fewest.and_then(|named| needed(wished, named, self.margins.len()));
-        let why_not = if self.mated.is_empty() {
-            Some(WhyNot::NoMatedSearch)
-        } else if promised.is_some() {
-            None
-        } else if identities_needed.is_some() {
-            Some(WhyNot::TooFewIdentities)
-        } else {
-            Some(WhyNot::NotToldApart)
+        let identities_needed = fewest.and_then(|named| promise::needed(wished, named, tried));
+        let why_not = match promised {
+            Some(_) => None,
+            None if self.mated.is_empty() => Some(WhyNot::NoMatedSearch),
+            None if identities_needed.is_some() => Some(WhyNot::TooFewIdentities),
+            None => Some(WhyNot::NotToldApart),
         };
-        let strictest = || cut(1.0, self.margins.last().copied().unwrap_or(0.0).max(STEP as f32));
+        let pair = |under: Cut| Pair {
+            rates: self.rates(under),
+            at_most: promise::at_most(self.counted(under), self.identities(), tried),
+        };
         Recommendation {
             wished,
-            pair: self.pair(promised.or(estimated).unwrap_or_else(strictest)),
-            promised: why_not.is_none(),
+            estimated: estimated.map(pair),
+            promised: promised.map(pair),
             why_not,
             identities_needed,
-            estimate: estimated.map(|under| self.pair(under)),
         }
     }
 
@@ -253,13 +253,12 @@ impl Calibration {
         self.margins.iter().filter_map(|&margin| least(margin)).min_by(f64::total_cmp)
     }
 
-    fn pair(&self, under: Cut) -> Pair {
-        Pair { rates: self.rates(under), at_most: self.at_most(under) }
-    }
-
     /// The pair that misses least among those that meet a condition, which stricter thresholds meet too; `None` where none does under which anybody
     /// is recognised.
     fn best(&self, is_met: &dyn Fn(Cut) -> bool) -> Option<Cut> {
+        if self.mated.is_empty() {
+            return None;
+        }
         let pairs = self.margins.iter().filter_map(|&margin| {
             let under = self.tightened(self.least_threshold(margin, is_met)?);
             Some((self.shares(under), under)).filter(|((_, missed), _)| *missed < 1.0)
@@ -273,9 +272,9 @@ impl Calibration {
         best.map(|(_, under)| under)
     }
 
-    /// Margins to choose from, ascending, 0 among them.
-    pub fn margins(&self) -> &[f32] {
-        &self.margins
+    /// The greatest margin among which is chosen: what half of the mated searches have.
+    pub fn most_margin(&self) -> f32 {
+        self.margins.last().copied().unwrap_or(0.0)
     }
 
     /// The same margin with a threshold under which no more is missed and fewer strangers are named, where there is one: half way between

@@ -24,8 +24,8 @@ fn calibration() -> Calibration {
 #[test]
 fn a_margin_that_no_stranger_has_makes_the_threshold_needless() {
     let best = calibration().recommend(0.02);
-    let Rates { min_margin, false_positives, misses, wrong, .. } = best.pair.rates;
-    assert!(best.promised && best.why_not.is_none() && min_margin > 0.05, "{best:?}");
+    let Rates { min_margin, false_positives, misses, wrong, .. } = best.promised.unwrap().rates;
+    assert!(best.why_not.is_none() && min_margin > 0.05, "{best:?}");
     // Six of six hundred are nearest to somebody else, whatever the threshold.
     assert!((misses.rate - 0.01).abs() < 1e-9, "{best:?}");
     assert!((wrong.rate - 0.01).abs() < 1e-9 && false_positives.rate <= 0.0);
@@ -38,9 +38,11 @@ fn no_stranger_is_named_where_that_finds_nobody() {
     let mated = (0..12).map(|identity| search(identity, 0.95 + identity as f32 / 1000.0, true));
     let non_mated = (0..12).map(|identity| search(identity, if identity < 2 { 0.94 } else { 0.5 }, false));
     let calibration = Calibration::of_searches(mated.collect(), non_mated.collect(), 12, DRAWS);
-    let best = calibration.recommend(0.9).pair.rates;
-    assert!(best.false_positives.rate <= 0.0 && best.misses.rate <= 0.0, "{best:?}");
-    assert!((best.threshold - 0.945).abs() < 2e-4, "{best:?}");
+    let best = calibration.recommend(0.9);
+    for best in [best.estimated, best.promised].map(|pair| pair.unwrap().rates) {
+        assert!(best.false_positives.rate <= 0.0 && best.misses.rate <= 0.0, "{best:?}");
+        assert!((best.threshold - 0.945).abs() < 2e-4, "{best:?}");
+    }
 }
 
 #[test]
@@ -55,13 +57,13 @@ fn the_least_threshold_is_the_first_that_keeps_the_rate() {
 #[test]
 fn too_few_persons_promise_nothing() {
     let best = calibration().recommend(0.001);
-    assert_eq!((best.promised, best.why_not), (false, Some(WhyNot::TooFewIdentities)));
+    assert_eq!((best.promised, best.why_not), (None, Some(WhyNot::TooFewIdentities)));
     // 0.999^4603 is the first below 0.01; five margins share an error of 5 %, and two persons are worth one.
     assert_eq!(best.identities_needed, Some(2 * 4603));
-    assert!(best.pair.at_most > 0.001 && best.pair.rates.false_positives.rate <= 0.0);
-    assert_eq!(best.estimate, Some(best.pair));
+    let estimated = best.estimated.unwrap();
+    assert!(estimated.at_most > 0.001 && estimated.rates.false_positives.rate <= 0.0);
     let none = Calibration::of_searches(Vec::new(), Vec::new(), 0, DRAWS).recommend(0.01);
-    assert_eq!((none.promised, none.why_not), (false, Some(WhyNot::NoMatedSearch)));
+    assert_eq!((none.estimated, none.promised, none.why_not), (None, None, Some(WhyNot::NoMatedSearch)));
 }
 
 /// Strangers as they come, and persons who score no higher: an estimate goes by what was found, a promise by what may be.
@@ -72,8 +74,8 @@ fn an_estimate_is_no_promise() {
     let mated = (0..2000).map(|identity| search(identity, score(identity), true)).collect();
     let non_mated = (0..2000).map(|identity| search(identity, score(identity), false)).collect();
     let best = Calibration::of_searches(mated, non_mated, 2000, DRAWS).recommend(0.05);
-    let (promise, estimate) = (best.pair, best.estimate.unwrap());
-    assert!(best.promised && promise.at_most <= 0.05 && estimate.at_most > 0.05, "{best:?}");
+    let (promise, estimate) = (best.promised.unwrap(), best.estimated.unwrap());
+    assert!(promise.at_most <= 0.05 && estimate.at_most > 0.05, "{best:?}");
     // 100 of 2000 are found where 5 % are wished for.
     assert!((estimate.rates.false_positives.rate - 0.05).abs() < 1e-9, "{estimate:?}");
     // 38 of 1000 is the most of which Clopper and Pearson say at most 5 % (one-sided, 95 %).
@@ -89,11 +91,8 @@ fn where_all_look_the_same_it_is_no_matter_of_how_many_there_are() {
         let mated = (0..persons).map(same(true)).collect();
         let non_mated = (0..persons).map(same(false)).collect();
         let best = Calibration::of_searches(mated, non_mated, persons as usize, DRAWS).recommend(0.01);
-        assert_eq!((best.why_not, best.estimate), (Some(WhyNot::NotToldApart), None), "{best:?}");
-        assert_eq!(best.identities_needed, None);
-        // Nobody is named rather than anybody.
-        let Rates { false_positives, misses, wrong, .. } = best.pair.rates;
-        assert!(false_positives.rate <= 0.0 && wrong.rate <= 0.0 && misses.rate >= 1.0, "{best:?}");
+        assert_eq!((best.estimated, best.promised, best.identities_needed), (None, None, None));
+        assert_eq!(best.why_not, Some(WhyNot::NotToldApart));
     }
 }
 
@@ -104,7 +103,7 @@ fn persons_below_all_strangers_are_not_told_apart() {
     let mated = (0..2000).map(|identity| search(identity, 0.3, true)).collect();
     let non_mated = (0..2000).map(|identity| search(identity, 0.4, false)).collect();
     let best = Calibration::of_searches(mated, non_mated, 2000, DRAWS).recommend(0.01);
-    assert_eq!((best.promised, best.why_not), (false, Some(WhyNot::NotToldApart)));
+    assert_eq!((best.estimated, best.promised, best.why_not), (None, None, Some(WhyNot::NotToldApart)));
 }
 
 #[test]
