@@ -109,3 +109,18 @@ pub struct UnknownGallery {
     /// What there is.
     pub served: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gallery_that_is_not_there_is_told_with_those_that_are() {
+        let unknown = |served: &[&str]| {
+            let served = served.iter().map(|name| (*name).to_owned()).collect();
+            UnknownGallery { name: "friends".to_owned(), served }.to_string()
+        };
+        assert_eq!(unknown(&["default", "work"]), "no gallery \"friends\"; served: default, work");
+        assert_eq!(unknown(&[]), "no gallery \"friends\"; none is served");
+    }
+}

@@ -178,3 +178,29 @@ impl Bar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another import comes between the look at the gallery and the change of it.
+    #[test]
+    fn what_changed_since_it_was_looked_at_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            let line = format!("{{\"id\": \"1\", \"identity\": \"{name}\", \"embedding\": [1.0, 0.0]}}\n");
+            std::fs::write(&path, line).unwrap();
+            path
+        };
+        let (data, ann, bob) = (folder.path().join("data"), file("ann"), file("bob"));
+        let place = (data.as_path(), "g");
+        let late = import_files(place, (&ann, None), ImportOptions::default(), &mut |_, options| {
+            options.generation = Some(0);
+            import_files(place, (&bob, None), ImportOptions::default(), &mut |_, _| Ok(())).map(drop)
+        });
+        let told = late.unwrap_err().to_string();
+        assert!(told.contains("expected generation 0, got 1: somebody else changed it meanwhile"), "{told}");
+        assert_eq!(Store::open_read_only(&data).unwrap().gallery("g").unwrap().prototypes, 1);
+    }
+}

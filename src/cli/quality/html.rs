@@ -53,6 +53,7 @@ fn figures(page: &mut String, report: &Report) {
         ("recognized", counts.recognized.to_string()),
         ("below threshold", counts.below_threshold.to_string()),
         ("ambiguous", counts.ambiguous.to_string()),
+        ("displaced", counts.displaced.to_string()),
         ("wrong identity", counts.wrong_identity.to_string()),
         ("coverage", percent(report.coverage)),
         ("nearest right", percent(report.top1)),

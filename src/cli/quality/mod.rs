@@ -119,7 +119,13 @@ impl Ready {
     }
 
     pub(super) fn asking(&self, (threshold, min_margin): (Option<Threshold>, Option<Margin>)) -> Asking<'_> {
-        Asking { recognizer: &self.recognizer, snapshot: &self.snapshot, threshold, min_margin }
+        Asking {
+            recognizer: &self.recognizer,
+            snapshot: &self.snapshot,
+            threshold,
+            min_margin,
+            unique_in_group: false,
+        }
     }
 
     /// What scans.

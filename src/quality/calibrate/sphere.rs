@@ -98,9 +98,9 @@ fn the_truth_is_what_fresh_strangers_meet() {
 fn promises_are_kept() {
     for (persons, wished) in [(600, 0.02), (400, 0.05)] {
         let (mut broken, mut naively_broken) = (0, 0);
+        let bound = |events: u64| upper_bound(events, u64::from(persons), CONFIDENCE);
         let naive_most =
-            (0..).find(|&events| upper_bound(events + 1, u64::from(persons), CONFIDENCE) > wished);
-        let naive_most = naive_most.unwrap();
+            (0..u64::from(persons)).take_while(|&events| bound(events) <= wished).last().unwrap();
         for seed in 0..GALLERIES {
             let calibration = Made(ChaCha8Rng::seed_from_u64(seed)).calibration(persons);
             let best = calibration.recommend(wished).promised.unwrap();
