@@ -187,6 +187,20 @@ def test_persons_of_one_embedding_cannot_be_missed(tmp_path):
     assert "no person has two embeddings" in told and "too few" not in told
 
 
+def test_pictures_are_painted_too(tmp_path):
+    data = ["--data", tmp_path / "data"]
+    lookalike("gallery", "import", *data, "--labels", SAMPLE / "gallery.csv", SAMPLE / "gallery.npy")
+    for ending in ["svg", "png"]:
+        refused(*data, "--plots", tmp_path / ending, "--plot-format", ending)
+    assert sorted(path.name for path in (tmp_path / "png").iterdir()) == ["det.png", "map.png", "scores.png"]
+    for path in (tmp_path / "png").iterdir():
+        content = path.read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        # Twice the drawing's 640 x 360.
+        assert (int.from_bytes(content[16:20]), int.from_bytes(content[20:24])) == (1280, 720)
+    assert "estimated" in (tmp_path / "svg/scores.svg").read_text()
+
+
 def test_pictures_want_a_folder(tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")

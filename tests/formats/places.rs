@@ -187,7 +187,7 @@ fn a_chain_of_errors_says_each_thing_once() {
     let unwritable = |path: &Path| format!("{}: No such file or directory (os error 2)", path.display());
     assert_eq!(chain(unwritten), unwritable(&beside));
     let page = absent.join("page.html");
-    assert_eq!(chain(formats::write_text(&page, "page").unwrap_err()), unwritable(&page));
+    assert_eq!(chain(formats::write_whole(&page, b"page").unwrap_err()), unwritable(&page));
     assert_eq!(
         chain(formats::write_prototypes(&beside, 2, &stored()).unwrap_err()),
         unwritable(&absent.join("out.csv"))

@@ -55,9 +55,12 @@ pub(in crate::cli) struct CalibrateArgs {
     /// What random draws are made from; the same seed gives the same.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Draw pictures (SVG) into this folder: scores.svg, det.svg, map.svg.
+    /// Draw pictures into this folder: scores.svg, det.svg, map.svg.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// What pictures are drawn as.
+    #[arg(long, value_enum, default_value = "svg", requires = "plots")]
+    plot_format: PlotFormat,
     /// Write threshold and margin into the gallery: the promised pair, where there is one, or with --apply=estimate the estimated one, of which
     /// nothing is promised.
     #[arg(long, value_enum, value_name = "PAIR", num_args = 0..=1, require_equals = true, default_missing_value = "promise")]
@@ -65,6 +68,15 @@ pub(in crate::cli) struct CalibrateArgs {
     /// How the report looks.
     #[arg(long, value_enum, default_value = "table")]
     format: PlainFormat,
+}
+
+/// What a picture is drawn as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlotFormat {
+    /// Lines and text, of any size.
+    Svg,
+    /// Pixels.
+    Png,
 }
 
 /// Which pair is written into the gallery.
@@ -150,7 +162,11 @@ pub(in crate::cli) fn run(
     };
     if let Some(folder) = &args.plots {
         for (name, picture) in pictures(&calibration, &recommended, &pairs) {
-            formats::write_text(&folder.join(format!("{name}.svg")), &picture)?;
+            let (ending, content) = match args.plot_format {
+                PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
+                PlotFormat::Png => ("png", picture.png()?),
+            };
+            formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
         }
     }
     if let Some(pair) = applied(&recommended, args.apply) {

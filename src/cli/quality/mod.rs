@@ -4,6 +4,7 @@
 mod audit;
 mod calibrate;
 mod cluster;
+mod drawing;
 mod html;
 mod pictures;
 mod plot;

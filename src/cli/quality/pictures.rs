@@ -1,5 +1,6 @@
 //! The pictures of a calibration: scores of pairs, the trade between false positives and misses, and where the wished-for rate is kept.
 
+use super::drawing::Drawing;
 use super::percent;
 use super::plot::{Axis, BLUE, GREEN, Mark, ORANGE, Point, Scale, Series, curves, histogram, map};
 use crate::quality::calibrate::pairs::PairScores;
@@ -9,12 +10,12 @@ use crate::quality::calibrate::{Calibration, Rates, Recommendation, cut};
 const MAP: (usize, usize) = (60, 40);
 const POINTS: usize = 120;
 
-/// Names and pictures (SVG).
+/// Pictures and their names.
 pub(super) fn pictures(
     calibration: &Calibration,
     best: &Recommendation,
     pairs: &PairScores,
-) -> [(&'static str, String); 3] {
+) -> [(&'static str, Drawing); 3] {
     [("scores", scores(best, pairs)), ("det", trade_off(calibration, best)), ("map", kept(calibration, best))]
 }
 
@@ -24,7 +25,7 @@ fn recommended(best: &Recommendation) -> Vec<(&'static str, Rates)> {
     kinds.into_iter().filter_map(|(kind, pair)| Some((kind, pair?.rates))).collect()
 }
 
-fn scores(best: &Recommendation, pairs: &PairScores) -> String {
+fn scores(best: &Recommendation, pairs: &PairScores) -> Drawing {
     let wide = |scores: &[f32]| scores.iter().copied().map(f64::from).collect::<Vec<f64>>();
     let (same, different) = (wide(&pairs.same), wide(&pairs.different));
     let series = [
@@ -38,23 +39,23 @@ fn scores(best: &Recommendation, pairs: &PairScores) -> String {
 }
 
 /// Detection error trade-off, along the threshold: without a margin and with the recommended ones.
-fn trade_off(calibration: &Calibration, best: &Recommendation) -> String {
+fn trade_off(calibration: &Calibration, best: &Recommendation) -> Drawing {
     let (low, high) = span(calibration);
     let curve = |margin: f32| -> Vec<(f64, f64)> {
         steps(low, high, POINTS).iter().map(|threshold| calibration.shares(cut(*threshold, margin))).collect()
     };
     let recommended = recommended(best);
-    let margin_of = |wanted: &str| {
-        let found = recommended.iter().find(|(kind, _)| *kind == wanted);
-        found.map(|(_, rates)| curve(rates.min_margin)).unwrap_or_default()
-    };
-    let (without, estimated, promised) = (curve(0.0), margin_of("estimated"), margin_of("promised"));
-    let series = [
-        Series { name: "no margin", colour: ORANGE, values: &without },
-        Series { name: "margin as estimated", colour: GREEN, values: &estimated },
-        Series { name: "as promised", colour: BLUE, values: &promised },
-    ];
-    let series: Vec<_> = series.into_iter().filter(|one| !one.values.is_empty()).collect();
+    // Each margin once.
+    let mut margins = vec![("no margin", 0.0_f32, ORANGE)];
+    for ((kind, rates), colour) in recommended.iter().zip([GREEN, BLUE]) {
+        if margins.iter().all(|(_, margin, _)| margin.to_bits() != rates.min_margin.to_bits()) {
+            margins.push((kind, rates.min_margin, colour));
+        }
+    }
+    let values: Vec<Vec<(f64, f64)>> = margins.iter().map(|(_, margin, _)| curve(*margin)).collect();
+    let lines = margins.iter().zip(&values);
+    let series: Vec<_> =
+        lines.map(|((name, _, colour), values)| Series { name, colour: *colour, values }).collect();
     let points: Vec<Point<'_>> = recommended
         .iter()
         .map(|(kind, rates)| (calibration.shares(cut(rates.threshold, rates.min_margin)), *kind))
@@ -66,7 +67,7 @@ fn trade_off(calibration: &Calibration, best: &Recommendation) -> String {
 }
 
 /// Who is named where no more than the wished-for rate was found.
-fn kept(calibration: &Calibration, best: &Recommendation) -> String {
+fn kept(calibration: &Calibration, best: &Recommendation) -> Drawing {
     let (low, high) = span(calibration);
     let most = calibration.most_margin().max(1e-3);
     let middle =

@@ -173,7 +173,7 @@ pub(in crate::cli) fn run(
         others.map(|(answers, ready)| Agreement::of(snapshot, ready.backend(), first, answers)).collect();
     let report = report(&args, (ready, &probes), &cases, backends);
     if let Some(path) = &args.html {
-        formats::write_text(path, &html::page(&report, &cases))?;
+        formats::write_whole(path, html::page(&report, &cases).as_bytes())?;
     }
     match args.format {
         Format::Json => output.json(&report)?,
