@@ -261,10 +261,13 @@ fn broken(report: &Report) -> Option<String> {
     let wished = percent(Some(best.wished));
     Some(match best.why_not? {
         WhyNot::TooFewIdentities => format!(
-            "too few persons to promise that at most {wished} of strangers are named: there are {}, it takes {} or more; \
-             {} (--apply=estimate writes it all the same)",
+            "too few persons to promise that at most {wished} of strangers are named: there are {}, {}; {} \
+             (--apply=estimate writes it all the same)",
             report.identities,
-            best.identities_needed.unwrap_or_default(),
+            best.identities_needed.map_or_else(
+                || "and more would not do while as large a share of them is named".to_owned(),
+                |needed| format!("it takes {needed} or more")
+            ),
             best.estimated.as_ref().map_or_else(
                 || "not even an estimate can be made".to_owned(),
                 |pair| format!(

@@ -8,7 +8,7 @@
 //! What is named is what [`decision`](crate::recognize::decision) says under a cut.
 //!
 //! Two pairs of threshold and margin are told apart. The *estimated* one misses least among those under which no more false positives were found than
-//! wished for: the best guess, and as likely as not too kind. The *promised* one misses least among those of which it can be promised that false positives stay
+//! wished for: the best guess, and sooner too kind than not. The *promised* one misses least among those of which it can be promised that false positives stay
 //! below the wished-for rate, at 95 % confidence ([`promise`] says what that means); it misses more, and where there are few persons there is none.
 
 pub mod pairs;
@@ -106,7 +106,7 @@ pub struct Recommendation {
     pub promised: Option<Pair>,
     /// Why there is none.
     pub why_not: Option<WhyNot>,
-    /// Identities that it takes to promise so low a rate at all; absent where no number would do.
+    /// Identities that it takes to promise so low a rate at all; absent where no number would do, if as large a share of them is named.
     pub identities_needed: Option<usize>,
 }
 
@@ -227,7 +227,7 @@ impl Calibration {
         let why_not = match promised {
             Some(_) => None,
             None if self.mated.is_empty() => Some(WhyNot::NoMatedSearch),
-            None if identities_needed.is_some() => Some(WhyNot::TooFewIdentities),
+            None if estimated.is_some() => Some(WhyNot::TooFewIdentities),
             None => Some(WhyNot::NotToldApart),
         };
         let pair = |under: Cut| Pair {
@@ -365,7 +365,5 @@ pub fn cut(threshold: f32, min_margin: f32) -> Cut {
     Cut { threshold, min_margin }
 }
 
-#[cfg(test)]
-mod sphere;
 #[cfg(test)]
 mod tests;

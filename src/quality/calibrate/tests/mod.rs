@@ -1,5 +1,7 @@
 //! What is recommended of made searches.
 
+mod sphere;
+
 use super::*;
 
 const DRAWS: Draws = Draws { draws: 500, seed: 1 };
@@ -94,6 +96,19 @@ fn where_all_look_the_same_it_is_no_matter_of_how_many_there_are() {
         assert_eq!((best.estimated, best.promised, best.identities_needed), (None, None, None));
         assert_eq!(best.why_not, Some(WhyNot::NotToldApart));
     }
+}
+
+/// Where as many are named at best as are wished for, more of the same persons promise no less.
+#[test]
+fn no_number_of_persons_promises_what_is_found_at_best() {
+    let search = |identity: u32, score: f32, is_right| Search { identity, score, margin: None, is_right };
+    let mated = (0..8).map(|identity| search(identity, 0.5, true)).collect();
+    let non_mated = (0..8).map(|identity| search(identity, if identity < 2 { 0.9 } else { 0.1 }, false));
+    let best = Calibration::of_searches(mated, non_mated.collect(), 8, DRAWS).recommend(0.25);
+    assert_eq!((best.why_not, best.identities_needed), (Some(WhyNot::TooFewIdentities), None));
+    assert!(
+        (best.estimated.unwrap().rates.false_positives.rate - 0.25).abs() < 1e-9 && best.promised.is_none()
+    );
 }
 
 /// What strangers reach, persons do not, so that refusing the ones refuses the others.
