@@ -49,7 +49,7 @@ pub(in crate::cli) struct CalibrateArgs {
     /// Halve the persons at random so many times, calibrate on one half and measure on the other; ends with 3 where fewer than nine in ten hold.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(0..=1000))]
     splits: usize,
-    /// How often persons are resampled for confidence bounds.
+    /// How often persons are resampled for the 95 % intervals; promises do not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = RangedU64ValueParser::<usize>::new().range(100..=10_000))]
     draws: usize,
     /// What random draws are made from; the same seed gives the same.
