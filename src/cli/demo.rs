@@ -20,6 +20,7 @@ use super::recognize::decisions_table;
 use super::settings::SettingsArgs;
 use super::signals::Stop;
 use super::target::packed;
+use crate::config::OwnSetting;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::ImportOptions;
 use crate::gallery::{DEFAULT_GALLERY, formats};
@@ -60,7 +61,7 @@ pub(super) fn run(settings: &SettingsArgs, args: DemoArgs, output: &mut Output) 
         "metrics.listen=127.0.0.1:0".to_owned(),
         "log.level=warn".to_owned(),
     ];
-    let settings = settings.load(own)?;
+    let settings = settings.load(own.map(|setting| OwnSetting { origin: "the demo", setting }))?;
     telemetry::init(&settings.log)?;
     let metrics = telemetry::install();
     super::runtime()?.block_on(async {
@@ -96,6 +97,7 @@ fn fill(sample: &Path, data: &Path) -> anyhow::Result<()> {
         norm: None,
         threshold: Some(Threshold::parse(THRESHOLD)?),
         min_margin: Some(Margin::parse(MIN_MARGIN)?),
+        ..ImportOptions::default()
     };
     let files = (&*sample.join("gallery.npy"), Some(&*sample.join("gallery.csv")));
     import_files((data, DEFAULT_GALLERY), files, options, &mut |_, _| Ok(()))?;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::settings::SettingsArgs;
 use super::signals::Stop;
+use crate::config::OwnSetting;
 use crate::server::{self, Listeners};
 use crate::telemetry;
 
@@ -27,12 +28,14 @@ pub(super) struct ServeArgs {
 
 pub(super) fn run(settings: &SettingsArgs, args: ServeArgs) -> anyhow::Result<()> {
     let flags = [
-        ("storage.path", args.data.map(|path| path.to_string_lossy().into_owned())),
-        ("server.listen", args.listen),
-        ("metrics.listen", args.metrics_listen),
-        ("backend.kind", args.backend),
+        ("flag --data", "storage.path", args.data.map(|path| path.to_string_lossy().into_owned())),
+        ("flag --listen", "server.listen", args.listen),
+        ("flag --metrics-listen", "metrics.listen", args.metrics_listen),
+        ("flag --backend", "backend.kind", args.backend),
     ];
-    let own = flags.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+    let own = flags
+        .into_iter()
+        .filter_map(|(origin, key, value)| Some(OwnSetting { origin, setting: format!("{key}={}", value?) }));
     let settings = settings.load(own)?;
     telemetry::init(&settings.log)?;
     let metrics = telemetry::install();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{self, ConfigError, Prober, Settings, Sources};
+use crate::config::{self, ConfigError, OwnSetting, Prober, Settings, Sources};
 
 #[derive(Debug, Args)]
 pub(super) struct SettingsArgs {
@@ -17,10 +17,10 @@ pub(super) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// The settings, with a command's own flags (as `key.path=value`) over all else.
-    pub(super) fn load(&self, own: impl IntoIterator<Item = String>) -> Result<Settings, ConfigError> {
-        let flags = self.set.iter().cloned().chain(own).collect();
-        let mut settings = config::load(&Sources::from_process(self.config.clone(), flags))?;
+    /// The settings, with a command's own over all else.
+    pub(super) fn load(&self, own: impl IntoIterator<Item = OwnSetting>) -> Result<Settings, ConfigError> {
+        let own = own.into_iter().collect();
+        let mut settings = config::load(&Sources::from_process(self.config.clone(), self.set.clone(), own))?;
         // This program can be the process in which drivers are tried.
         if let Ok(program) = std::env::current_exe() {
             settings.backend.opencl.prober = Prober::Program(program);

@@ -10,6 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::settings::SettingsArgs;
+use crate::config::OwnSetting;
 use crate::gallery::DEFAULT_GALLERY;
 use crate::gallery::{ProbeRecord, formats};
 use crate::grpc::proto::recognition_client::RecognitionClient;
@@ -84,7 +85,10 @@ impl TargetArgs {
         if let Some(url) = &self.server {
             return connect(url, self.timeout).await;
         }
-        let own = self.data.iter().map(|path| format!("storage.path={}", path.display()));
+        let own = self.data.iter().map(|path| OwnSetting {
+            origin: "flag --data",
+            setting: format!("storage.path={}", path.display()),
+        });
         let settings = settings.load(own)?;
         telemetry::init(&settings.log)?;
         let serving = Serving::new(settings.server.limits);

@@ -1,6 +1,6 @@
 //! Reads the sources of a configuration and lays them over the defaults. YAML is spoken here alone.
 //!
-//! Invariants: later sources win key by key (defaults, file, environment, flags); one faulty source does not hide the
+//! Invariants: later sources win key by key (defaults, file, environment, flags, what a command sets itself); one faulty source does not hide the
 //! faults of the others; what is read is bounded before it is kept.
 
 use std::collections::BTreeMap;
@@ -35,17 +35,28 @@ pub struct Sources {
     pub environment: BTreeMap<String, String>,
     /// `key.path=value`, values as in the environment; of two for one key the later wins.
     pub flags: Vec<String>,
+    /// What a command sets itself, over all else.
+    pub own: Vec<OwnSetting>,
+}
+
+/// A setting that a command makes for one of its own flags, or for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnSetting {
+    /// What a fault is said to come from: `flag --backend`.
+    pub origin: &'static str,
+    /// `key.path=value`, as in [`Sources::flags`].
+    pub setting: String,
 }
 
 impl Sources {
     /// The given file and flags, and this process's environment.
-    pub fn from_process(file: Option<PathBuf>, flags: Vec<String>) -> Self {
+    pub fn from_process(file: Option<PathBuf>, flags: Vec<String>, own: Vec<OwnSetting>) -> Self {
         // A variable that is no UTF-8 shows by its replacement characters, which `load` refuses.
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| setting_path(name).is_some())
             .collect();
-        Self { file, environment, flags }
+        Self { file, environment, flags, own }
     }
 }
 
@@ -57,7 +68,12 @@ pub fn load(sources: &Sources) -> Result<Settings, ConfigError> {
         lay_file(&mut tree, file, &mut problems);
     }
     lay_environment(&mut tree, &sources.environment, &mut problems);
-    lay_flags(&mut tree, &sources.flags, &mut problems);
+    for flag in &sources.flags {
+        lay_flag(&mut tree, flag, None, &mut problems);
+    }
+    for own in &sources.own {
+        lay_flag(&mut tree, &own.setting, Some(own.origin), &mut problems);
+    }
     match validate(&tree, &mut problems) {
         Some(settings) if problems.is_empty() => Ok(settings),
         Some(_) | None => Err(ConfigError::new(problems)),
@@ -138,20 +154,20 @@ fn setting_path(name: &str) -> Option<String> {
     prefix.eq_ignore_ascii_case(PREFIX).then(|| rest.to_lowercase().replace("__", "."))
 }
 
-fn lay_flags(tree: &mut Tree, flags: &[String], problems: &mut Vec<Problem>) {
-    for flag in flags {
-        match flag.split_once('=') {
-            Some((path, text)) if !path.trim().is_empty() => {
-                let path = path.trim();
-                tree.lay(path, scalar(text), &format!("flag --set {path}"), problems);
-            }
-            Some(_) | None => problems.push(Problem {
-                path: WHOLE.to_owned(),
-                origin: "flag --set".to_owned(),
-                expected: "key.path=value".to_owned(),
-                got: shown_text(flag),
-            }),
+/// Lays `key.path=value`, which came from `--set` unless another origin is said.
+fn lay_flag(tree: &mut Tree, flag: &str, origin: Option<&str>, problems: &mut Vec<Problem>) {
+    match flag.split_once('=') {
+        Some((path, text)) if !path.trim().is_empty() => {
+            let path = path.trim();
+            let origin = origin.map_or_else(|| format!("flag --set {path}"), str::to_owned);
+            tree.lay(path, scalar(text), &origin, problems);
         }
+        Some(_) | None => problems.push(Problem {
+            path: WHOLE.to_owned(),
+            origin: origin.unwrap_or("flag --set").to_owned(),
+            expected: "key.path=value".to_owned(),
+            got: shown_text(flag),
+        }),
     }
 }
 

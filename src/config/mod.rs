@@ -14,7 +14,7 @@ mod tests;
 mod tree;
 mod validate;
 
-pub use load::{DEFAULTS, Sources, load};
+pub use load::{DEFAULTS, OwnSetting, Sources, load};
 pub use model::{
     BackendKind, BackendSettings, CacheDir, CpuSettings, DeviceChoice, Fallback, GateSettings, Instructions,
     Limits, LogFormat, LogSettings, MetricsSettings, OpenClScan, OpenClSettings, Prober, Promotion,

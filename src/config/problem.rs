@@ -19,7 +19,7 @@ pub(super) const WHOLE: &str = "configuration";
 pub struct Problem {
     /// The key, such as `server.listen`; `configuration` where a whole source is at fault.
     pub path: String,
-    /// Where the value came from: `defaults`, `file x.yaml`, `environment LOOKALIKE__SERVER__LISTEN`, `flag --set server.listen`.
+    /// Where the value came from: `defaults`, `file x.yaml`, `environment LOOKALIKE__SERVER__LISTEN`, `flag --set server.listen`, `flag --listen`.
     pub origin: String,
     /// What would have been right.
     pub expected: String,

@@ -1,8 +1,9 @@
-//! The words of the product as types: what an embedding, a score, a threshold and a prototype are.
+//! The words of the product as types: what an embedding, a score, a threshold and a prototype are; and the [`bounds`] of a rate.
 //!
 //! Invariants: no I/O, no clock, no other module of this crate. A value of a type in here is valid; whoever holds an
 //! [`Embedding`] need not ask whether it is finite.
 
+pub mod bounds;
 mod embedding;
 mod kept;
 mod matrix;

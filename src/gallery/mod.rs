@@ -5,7 +5,7 @@
 //! spoken in `store` alone.
 
 mod compact;
-mod files;
+pub(crate) mod files;
 pub mod formats;
 mod kept;
 mod profile;

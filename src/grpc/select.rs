@@ -69,7 +69,7 @@ impl Asked {
         snapshot: &Arc<Snapshot>,
     ) -> Result<proto::SelectPrototypesResponse, Status> {
         let Self { place, plan, threshold, min_margin } = self;
-        let asking = Asking { recognizer, snapshot, threshold, min_margin };
+        let asking = Asking { recognizer, snapshot, threshold, min_margin, unique_in_group: false };
         let rows: Vec<usize> = snapshot.rows_of(place).collect();
         let standings = standings_of(&asking, &rows, &mut |_, _| ()).await?;
         let selection = select_one(snapshot, &standings, |place| asking.cut(place), plan);

@@ -26,6 +26,8 @@ pub struct Asking<'a> {
     pub threshold: Option<Threshold>,
     /// The least margin that does.
     pub min_margin: Option<Margin>,
+    /// One photo, one person: probes of one group compete for an identity, so all are asked about in one question.
+    pub unique_in_group: bool,
 }
 
 impl Asking<'_> {
@@ -42,17 +44,18 @@ impl Asking<'_> {
         max_candidates: usize,
         on_done: OnDone<'_>,
     ) -> Result<Vec<Recognition>, EngineError> {
+        let together = if self.unique_in_group { count } else { PROBES_A_QUESTION };
         let mut recognitions = Vec::with_capacity(count);
         while recognitions.len() < count {
             on_done(recognitions.len(), count);
-            let end = count.min(recognitions.len() + PROBES_A_QUESTION);
+            let end = count.min(recognitions.len() + together);
             let query = RecognizeQuery {
                 snapshot: Arc::clone(self.snapshot),
                 probes: (recognitions.len()..end).map(&probe).collect(),
                 threshold: self.threshold,
                 min_margin: self.min_margin,
                 max_candidates,
-                unique_in_group: false,
+                unique_in_group: self.unique_in_group,
             };
             recognitions.extend(self.recognizer.recognize(query).await?.recognitions);
         }

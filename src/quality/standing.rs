@@ -33,6 +33,17 @@ pub struct Standing {
     pub rivals: Vec<Ranked>,
 }
 
+/// How near the nearest other identity is, held against its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// Nearer.
+    Nearer,
+    /// As near, to the bit: no score tells them apart.
+    AsNear,
+    /// Further, or there is none.
+    Further,
+}
+
 /// What would be concluded of an embedding, and of whom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conclusion {
@@ -47,6 +58,16 @@ pub struct Conclusion {
 }
 
 impl Standing {
+    /// How near the nearest other identity is; `None` where it has no other row of its own.
+    pub fn nearness(&self) -> Option<Nearness> {
+        let own = self.own.as_ref()?.score;
+        Some(match self.rivals.first() {
+            Some(rival) if rival.score > own => Nearness::Nearer,
+            Some(rival) if rival.score >= own => Nearness::AsNear,
+            Some(_) | None => Nearness::Further,
+        })
+    }
+
     /// What is concluded with its nearest own row in the gallery, or with another one in its place.
     pub fn conclude(
         &self,

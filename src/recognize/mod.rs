@@ -104,10 +104,25 @@ pub struct Recognition {
 
 /// No gallery of that name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("no gallery {name:?}; served: {}", served.join(", "))]
+#[error("no gallery {name:?}; {}", if served.is_empty() { "none is served".to_owned() } else { format!("served: {}", served.join(", ")) })]
 pub struct UnknownGallery {
     /// What was asked for.
     pub name: String,
     /// What there is.
     pub served: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gallery_that_is_not_there_is_told_with_those_that_are() {
+        let unknown = |served: &[&str]| {
+            let served = served.iter().map(|name| (*name).to_owned()).collect();
+            UnknownGallery { name: "friends".to_owned(), served }.to_string()
+        };
+        assert_eq!(unknown(&["default", "work"]), "no gallery \"friends\"; served: default, work");
+        assert_eq!(unknown(&[]), "no gallery \"friends\"; none is served");
+    }
 }

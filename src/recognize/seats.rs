@@ -90,13 +90,6 @@ impl Recognizer {
         }
     }
 
-    /// With a candidate beside the standing engine. It makes the galleries ready by itself; nobody waits for it.
-    #[must_use]
-    pub fn with_candidate(self, candidate: Engine) -> Self {
-        self.seat(candidate, &[]);
-        self
-    }
-
     /// Seats a candidate beside the standing engine, where none is seated yet. It holds the generations `ready`, and makes ready by
     /// itself what is served besides; nobody waits for it.
     pub fn seat(&self, candidate: Engine, ready: &[Arc<Snapshot>]) {

@@ -28,7 +28,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use load::{LoadError, Loaded, load, load_with, load_with_shadow};
+pub use load::{LoadError, load};
 pub use shadow::{cast_shadow, opener};
 
 use crate::config::{ServerSettings, Settings};

@@ -1,8 +1,8 @@
 //! Whether the shadow is fit to become the primary: conditions over the evidence, each met or not. Pure.
 
-use super::bounds::{CONFIDENCE, upper_bound};
 use super::evidence::Evidence;
 use crate::config::GateSettings;
+use crate::domain::bounds::{CONFIDENCE, upper_bound};
 use crate::telemetry::GateCondition;
 
 /// The percentile of latency that is compared.

@@ -3,7 +3,7 @@
 //! Its backend is opened beside all that is served ([`opening`]). After a request is answered it may be handed over
 //! ([`Shadow::offer`]: a look at two numbers and one step that never waits). A thread of its own ([`runner`]) asks the engine of the other seat the same question about the same generation, compares the
 //! answers ([`compare`], pure), counts ([`evidence`]), keeps disagreements ([`record`], [`journal`]), and judges whether the shadow is
-//! fit to answer ([`gate`], [`bounds`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
+//! fit to answer ([`gate`], pure). What it finds out is published, and nothing else: metrics, log, file, memory.
 //!
 //! Invariants: nothing here delays, fails or changes an answer; what does not fit is dropped and counted; a shadow that hangs costs
 //! its engine's thread and nobody's time; both sides speak of one [`Snapshot`](crate::gallery::Snapshot). The one thing that is done with the findings is the rollout
@@ -11,7 +11,6 @@
 //!
 //! The model is github/scientist's control and candidate.
 
-pub mod bounds;
 mod breaker;
 pub mod compare;
 pub mod evidence;
@@ -147,24 +146,7 @@ impl Shadow {
     ) -> Result<Self, ShadowError> {
         // Another backend that stood in for it would be compared in its name.
         let own = BackendSettings { kind: settings.backend, fallback: Fallback::Fail, ..backend.clone() };
-        Self::begin((settings, backend), recognizer, programs, Some(Opener::new(open, own)))
-    }
-
-    /// As [`Self::open`], where the candidate's seat is taken already.
-    pub fn start(
-        settings: (&ShadowSettings, &BackendSettings),
-        recognizer: Arc<Recognizer>,
-        programs: Programs,
-    ) -> Result<Self, ShadowError> {
-        Self::begin(settings, recognizer, programs, None)
-    }
-
-    fn begin(
-        (settings, backend): (&ShadowSettings, &BackendSettings),
-        recognizer: Arc<Recognizer>,
-        programs: Programs,
-        opener: Option<Opener>,
-    ) -> Result<Self, ShadowError> {
+        let opener = Opener::new(open, own);
         let standing = recognizer.standing().choice().active();
         let candidate = backend_name(settings.backend);
         // The CPU may stand in for a device that was configured: it is not compared with itself.
@@ -187,18 +169,13 @@ impl Shadow {
         let of = (recognizer, programs.candidate);
         let shared = Arc::new(Shared::new((settings, backend), of, ledger, watchers));
         shared.show();
-        let opener = match (same, opener) {
-            (Some(why), _) => {
-                tracing::error!(target: TARGET, why, "there is nothing to compare");
-                telemetry::shadow_breaker(true);
-                shared.stands(&Opening { since_ms: now_ms(), failures: 0, error: why, next: Next::Never });
-                None
-            }
-            (None, None) => {
-                shared.seated();
-                None
-            }
-            (None, opener) => opener,
+        let opener = if let Some(why) = same {
+            tracing::error!(target: TARGET, why, "there is nothing to compare");
+            telemetry::shadow_breaker(true);
+            shared.stands(&Opening { since_ms: now_ms(), failures: 0, error: why, next: Next::Never });
+            None
+        } else {
+            Some(opener)
         };
         // As many requests as probes may wait at most.
         let (jobs, received) = std::sync::mpsc::sync_channel(settings.queue);

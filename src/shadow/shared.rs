@@ -101,11 +101,6 @@ impl Shared {
     /// The shadow's backend is open: it takes its seat, and answers where it was promoted.
     pub(super) fn opened(&self, Opened { engine, ready }: Opened) {
         self.recognizer.seat(engine, &ready);
-        self.seated();
-    }
-
-    /// The candidate's seat is taken.
-    pub(super) fn seated(&self) {
         let Ok(engine) = self.recognizer.engine_of(Seat::Candidate) else { return };
         let description = engine.choice().active();
         telemetry::backend_described(description.backend, &description.device, &description.driver);

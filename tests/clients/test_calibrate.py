@@ -6,9 +6,14 @@ import faces
 import numpy as np
 import pytest
 from conftest import SAMPLE, lookalike
+from scipy.stats import beta
 
-# What a wished-for rate of 1.5 % must come to on the other half of LFW's persons: strangers named, known persons named rightly.
-WISHED, NAMED = 0.015, {"mfn128": 0.95, "dlib128": 0.75}
+# What is wished for, what it may come to on the other half of LFW's persons (an estimate keeps some distance), and how many known persons
+# are named rightly there.
+WISHED, MOST, NAMED = 0.01, 0.015, {"mfn128": 0.95, "dlib128": 0.75}
+
+# Margins among which a pair is chosen: what may go wrong is shared out among them.
+MARGINS = 5
 
 
 def searches(people, score):
@@ -39,8 +44,19 @@ def rates(people, score, threshold, margin):
 
 
 def interval(of_person, rng):
-    draws = rng.multinomial(len(of_person), np.ones(len(of_person)) / len(of_person), size=1000)
-    return np.quantile(draws @ of_person / len(of_person), [0.025, 0.975])
+    """The wider of the bootstrap's over persons and of Clopper and Pearson's of half as many: lookalikes come in pairs."""
+    count, half, events = len(of_person), len(of_person) // 2, of_person.sum() / 2
+    draws = rng.multinomial(count, np.ones(count) / count, size=1000)
+    low, high = np.quantile(draws @ of_person / count, [0.025, 0.975])
+    least, most = np.floor(events), np.ceil(events)
+    exact = 0 if least == 0 else beta.ppf(0.025, least, half - least + 1), beta.ppf(0.975, most + 1, half - most)
+    return min(low, exact[0]), max(high, exact[1])
+
+
+def at_most(of_person):
+    """What the rate stays below, though the pair was chosen by the same persons."""
+    half, events = len(of_person) // 2, np.ceil(of_person.sum() / 2 - 1e-9)
+    return beta.ppf(1 - 0.05 / MARGINS, events + 1, half - events)
 
 
 def half(everyone, seed):
@@ -55,9 +71,9 @@ def numbered(part):
     return part
 
 
-def calibrated(part, folder, *more):
+def calibrated(part, folder, wished, *more):
     vectors, labels = part.write(folder, "half")
-    return json.loads(lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--false-positives", WISHED,
+    return json.loads(lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--false-positives", wished,
                                 "--format", "json", *more))
 
 
@@ -66,16 +82,17 @@ def test_half_of_the_persons_calibrates_for_the_other(model, tmp_path):
     everyone = faces.load("lfw", model)
     one, other = half(everyone, 2)
     part = numbered(everyone.part(one))
-    report = calibrated(part, tmp_path, "--plots", tmp_path / "plots")
-    best = report["recommended"]
-    cut = best["threshold"], best["min_margin"]
-    assert best["promised"] and best["at_most"] <= WISHED
+    report = calibrated(part, tmp_path, WISHED, "--plots", tmp_path / "plots")
+    estimated, promised = report["recommended"]["estimated"], report["recommended"]["promised"]
+    assert estimated["false_positives"]["rate"] <= WISHED < estimated["at_most"] and promised["at_most"] <= WISHED
     # The figures are NumPy's.
     score = faces.scores(part.vectors, part.vectors)
-    named, missed, of_person = rates(part.people, score, *cut)
-    assert abs(best["false_positives"]["rate"] - named) <= 1e-6 and abs(best["misses"]["rate"] - missed) <= 1e-6
-    low, high = interval(of_person, np.random.default_rng(1))
-    assert abs(best["false_positives"]["low"] - low) <= 0.002 and abs(best["false_positives"]["high"] - high) <= 0.002
+    for pair in [estimated, promised]:
+        named, missed, of_person = rates(part.people, score, pair["threshold"], pair["min_margin"])
+        assert abs(pair["false_positives"]["rate"] - named) <= 1e-6 and abs(pair["misses"]["rate"] - missed) <= 1e-6
+        low, high = interval(of_person, np.random.default_rng(1))
+        assert abs(pair["false_positives"]["low"] - low) <= 0.002 and abs(pair["false_positives"]["high"] - high) <= 0.002
+        assert abs(pair["at_most"] - at_most(of_person)) <= 1e-9
     for cell in report["grid"][::7]:
         named, missed, _ = rates(part.people, score, cell["threshold"], cell["min_margin"])
         assert abs(cell["false_positives"]["rate"] - named) <= 1e-6 and abs(cell["misses"]["rate"] - missed) <= 1e-6
@@ -83,15 +100,17 @@ def test_half_of_the_persons_calibrates_for_the_other(model, tmp_path):
     rows = {which: np.intersect1d(faces.rows("lfw", which), other) for which in ["gallery", "probes_known", "probes_unknown"]}
     gallery = everyone.part(rows["gallery"])
 
-    def came(which):
-        probes = everyone.part(rows[which])
+    def came(which, pair):
+        probes, cut = everyone.part(rows[which]), (pair["threshold"], pair["min_margin"])
         return faces.outcomes(faces.scores(probes.vectors, gallery.vectors), gallery.people, probes.people, cut)[0]
 
-    known, unknown = came("probes_known"), came("probes_unknown")
-    right, wrongly = known.count("recognized") / len(known), unknown.count("stranger_named") / len(unknown)
-    print(f"\n{model}: threshold {cut[0]:.4f}, margin {cut[1]:.4f}; other half: unknown named {wrongly:.4f} of {len(unknown)}, "
-          f"known named rightly {right:.4f} of {len(known)}")
-    assert wrongly <= 0.015 and right >= NAMED[model]
+    for kind, pair in [("estimated", estimated), ("promised", promised)]:
+        known, unknown = came("probes_known", pair), came("probes_unknown", pair)
+        right, wrongly = known.count("recognized") / len(known), unknown.count("stranger_named") / len(unknown)
+        print(f"\n{model}, {kind}: threshold {pair['threshold']:.4f}, margin {pair['min_margin']:.4f}; other half: unknown named "
+              f"{wrongly:.4f} of {len(unknown)}, known named rightly {right:.4f} of {len(known)}")
+        assert wrongly <= (WISHED if kind == "promised" else MOST)
+        assert right >= NAMED[model] or kind == "promised"
     pictures = {path.name: path.read_text() for path in (tmp_path / "plots").iterdir()}
     assert set(pictures) == {"scores.svg", "det.svg", "map.svg"}
     assert all(svg.startswith("<svg") and "NaN" not in svg for svg in pictures.values())
@@ -102,13 +121,17 @@ def test_recommendations_hold_for_persons_not_seen(model, tmp_path):
     everyone = faces.load("lfw", model)
     vectors, labels = everyone.write(tmp_path, "all")
     # Ends with 3 where fewer than 18 of 20 hold.
-    report = json.loads(lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--false-positives", WISHED,
+    report = json.loads(lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--false-positives", MOST,
                                   "--splits", 20, "--draws", 300, "--format", "json"))
-    held = sum(split["held"] for split in report["splits"])
-    mean = np.mean([split["false_positives"]["rate"] for split in report["splits"]])
-    print(f"\n{model}: held in {held} of 20 splits; strangers named on the other half {mean:.4f} on average")
-    assert len(report["splits"]) == 20 and held >= 18
-    assert all(split["held"] == (split["false_positives"]["low"] <= WISHED) for split in report["splits"])
+    for kind in ["estimated", "promised"]:
+        splits = [split[kind] for split in report["splits"]]
+        named = np.array([split["false_positives"]["rate"] for split in splits])
+        held = sum(split["held"] for split in splits)
+        print(f"\n{model}, {kind}: held in {held} of 20 splits; strangers named on the other half {named.mean():.4f} on average, "
+              f"more than wished for in {(named > MOST).sum()}")
+        assert len(splits) == 20 and held >= 18
+        assert all(split["held"] == (split["false_positives"]["low"] <= MOST) for split in splits)
+    assert (named > MOST).sum() <= 1, "a promise"
 
 
 def test_splits_that_numpy_makes_hold_too(tmp_path):
@@ -116,25 +139,72 @@ def test_splits_that_numpy_makes_hold_too(tmp_path):
     held = 0
     for seed in range(5):
         one, other = half(everyone, seed)
-        best = calibrated(everyone.part(one), tmp_path)["recommended"]
+        best = calibrated(everyone.part(one), tmp_path, MOST)["recommended"]["estimated"]
         rest = numbered(everyone.part(other))
         _, _, of_person = rates(rest.people, faces.scores(rest.vectors, rest.vectors), best["threshold"], best["min_margin"])
-        held += interval(of_person, np.random.default_rng(seed))[0] <= WISHED
+        held += interval(of_person, np.random.default_rng(seed))[0] <= MOST
     assert held >= 4
+
+
+def refused(*arguments):
+    """What a calibration reports that promises nothing, and what it says."""
+    told = lookalike("calibrate", *arguments, "--format", "json", code=3)
+    return json.JSONDecoder().raw_decode(told)[0]["recommended"], told
+
+
+def limits(*data):
+    [gallery] = json.loads(lookalike("gallery", "list", *data, "--format", "json"))["galleries"]
+    return gallery["threshold"], gallery["min_margin"], int(gallery["generation"])
 
 
 def test_too_few_persons_are_told_and_nothing_is_written(tmp_path):
     data = ["--data", tmp_path / "data"]
     lookalike("gallery", "import", *data, "--labels", SAMPLE / "gallery.csv", SAMPLE / "gallery.npy")
-    told = lookalike("calibrate", *data, "--apply", code=3)
-    assert "too few persons to promise 1.0 %" in told and "it takes 299 or more" in told
-    [gallery] = json.loads(lookalike("gallery", "list", *data, "--format", "json"))["galleries"]
-    assert gallery["threshold"] is None and gallery["generation"] == "1" or gallery["generation"] == 1
-    # A quarter can be promised of twelve persons, and is written.
-    report = json.loads(lookalike("calibrate", *data, "--apply", "--false-positives", 0.25, "--format", "json"))
-    [gallery] = json.loads(lookalike("gallery", "list", *data, "--format", "json"))["galleries"]
-    assert abs(gallery["threshold"] - report["recommended"]["threshold"]) < 1e-7
-    assert abs(gallery["min_margin"] - report["recommended"]["min_margin"]) < 1e-7
-    assert report["applied"] == 2
-    same = json.loads(lookalike("calibrate", *data, "--false-positives", 0.25, "--format", "json"))
+    best, told = refused(*data, "--apply")
+    assert "too few persons to promise that at most 1.0 % of strangers are named: there are 12, it takes 918 or more" in told
+    assert (best["promised"], best["why_not"], best["identities_needed"]) == (None, "too_few_identities", 918)
+    assert limits(*data) == (None, None, 1)
+    # An estimate is written where it is asked for by name.
+    report = json.loads(lookalike("calibrate", *data, "--apply=estimate", "--format", "json"))
+    estimated = report["recommended"]["estimated"]
+    assert limits(*data) == pytest.approx((estimated["threshold"], estimated["min_margin"], 2), abs=1e-7)
+    assert report["applied"] == 2 and estimated["at_most"] > 0.01
+    assert "none: may be" in lookalike("calibrate", *data, "--apply=estimate")
+    # Three quarters can be promised of twelve persons, and are written.
+    report = json.loads(lookalike("calibrate", *data, "--apply", "--false-positives", 0.75, "--format", "json"))
+    promised = report["recommended"]["promised"]
+    assert limits(*data) == pytest.approx((promised["threshold"], promised["min_margin"], 4), abs=1e-7)
+    assert promised["at_most"] <= 0.75 and report["applied"] == 4
+    same = json.loads(lookalike("calibrate", *data, "--false-positives", 0.75, "--format", "json"))
     assert same["recommended"] == report["recommended"], "the same seed gives the same"
+
+
+def test_persons_of_one_embedding_cannot_be_missed(tmp_path):
+    everyone = faces.load("orl", "mfn128")
+    vectors, labels = everyone.part(np.unique(everyone.people, return_index=True)[1]).write(tmp_path, "one")
+    best, told = refused("--embeddings", vectors, "--labels", labels)
+    assert (best["estimated"], best["promised"], best["why_not"]) == (None, None, "no_mated_search")
+    assert "no person has two embeddings" in told and "too few" not in told
+
+
+def test_pictures_are_painted_too(tmp_path):
+    data = ["--data", tmp_path / "data"]
+    lookalike("gallery", "import", *data, "--labels", SAMPLE / "gallery.csv", SAMPLE / "gallery.npy")
+    for ending in ["svg", "png"]:
+        refused(*data, "--plots", tmp_path / ending, "--plot-format", ending)
+    assert sorted(path.name for path in (tmp_path / "png").iterdir()) == ["det.png", "map.png", "scores.png"]
+    for path in (tmp_path / "png").iterdir():
+        content = path.read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        # Twice the drawing's 640 x 360.
+        assert (int.from_bytes(content[16:20]), int.from_bytes(content[20:24])) == (1280, 720)
+    assert "estimated" in (tmp_path / "svg/scores.svg").read_text()
+
+
+def test_pictures_want_a_folder(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in [file, file / "plots"]:
+        told = lookalike("calibrate", "--data", tmp_path / "none", "--plots", place, code=2)
+        assert f"--plots: expected a folder, or a place where one can be made, got {place}: a file" in told
+    assert file.read_text() == "mine"

@@ -111,6 +111,23 @@ def test_two_persons_under_one_name_are_found(tmp_path):
     assert sorted({name[:1] for name in group} for group in merged["groups"]) == sorted([{"i"}, {"x"}])
 
 
+def test_who_is_exactly_as_near_to_another_is_not_nearer(tmp_path):
+    """Rows that are all the same: nobody is nearer to anybody, and no threshold or margin tells them apart."""
+    rows = faces.Set(np.tile(np.eye(1, 8, dtype=np.float32), (24, 1)), [f"person_{row // 2:02}/{row}" for row in range(24)], np.arange(24) // 2)
+    vectors, labels = rows.write(tmp_path, "same")
+    report = json.loads(lookalike("audit", "--embeddings", vectors, "--labels", labels, "--format", "json"))
+    assert (report["counts"]["misplaced"], report["counts"]["tied"], len(report["tied"])) == (0, 24, 20)
+    assert all(one["own"]["score"] == one["other"]["score"] == 1 for one in report["tied"])
+    flags = ["gallery", "import", "--data", tmp_path / "data", "--labels", labels, vectors, "--on-conflict"]
+    told = lookalike(*flags, "reject", code=3)
+    assert "person_00/0 looks like person_01: 1.000000 to person_01/2, exactly as near as the nearest of its own, 1" in told
+    assert "nearer than" not in told
+    told = lookalike("calibrate", "--embeddings", vectors, "--labels", labels, "--format", "json", code=3)
+    report = json.JSONDecoder().raw_decode(told)[0]["recommended"]
+    assert (report["promised"], report["estimated"], report["why_not"]) == (None, None, "not_told_apart")
+    assert "no threshold and margin tells these persons apart" in told and "too few" not in told
+
+
 def test_persons_of_more_than_a_thousand_prototypes_are_audited_alike(tmp_path):
     """Their own nearest come from scans of the gallery instead of from scores pair by pair."""
     everyone = faces.load("lfw", "mfn128")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from collections import Counter
 
 import faces
@@ -100,6 +101,60 @@ def test_backends_are_compared_and_bars_are_held(tmp_path):
     os.mkfifo(pipe)
     assert "expected a regular file" in lookalike("validate", *folder, "--html", pipe, code=1)
     assert pipe.is_fifo()
+
+
+def test_a_backend_that_is_none_is_named_by_its_flag():
+    told = lookalike("validate", "--backend", "cpu,foo", code=2)
+    assert "backend.kind" in told and 'got "foo" (from flag --backend)' in told
+
+
+def test_one_photo_holds_each_person_once(tmp_path):
+    everyone, cut = faces.load("orl", "mfn128"), CUTS["mfn128"]
+    gallery = everyone.part(faces.rows("orl", "gallery"))
+    probes = everyone.part(np.concatenate([faces.rows("orl", "probes_known"), faces.rows("orl", "probes_unknown")]))
+    # Every third probe in a photo with the next, most of them of one person; as many in no photo.
+    photos = [f"photo_{row // 3}" if row % 3 < 2 else "" for row in range(len(probes.labels))]
+    lines = [json.dumps({"id": label, "identity": label.split("/")[0], "group": photo, "embedding": vector.tolist()})
+             for label, photo, vector in zip(probes.labels, photos, probes.vectors)]
+    (tmp_path / "probes.jsonl").write_text("\n".join(lines))
+    folder = [*imported(tmp_path, gallery, cut), "--probes", tmp_path / "probes.jsonl"]
+    got = [case["outcome"] for case in validated(*folder, "--unique-in-group")]
+    expected, rows, best, _ = faces.outcomes(faces.scores(probes.vectors, gallery.vectors), gallery.people, probes.people, cut)
+    named = {"recognized", "wrong_identity", "stranger_named"}
+    displaced = []
+    for one in range(len(expected)):
+        for other in range(len(expected)):
+            if (one != other and photos[one] and photos[one] == photos[other] and {expected[one], expected[other]} <= named
+                    and gallery.people[rows[one, 0]] == gallery.people[rows[other, 0]]
+                    and (best[other, 0], one) > (best[one, 0], other)):
+                displaced.append(one)
+    refused = {"stranger_named": "stranger_refused"}
+    after = [refused.get(outcome, "displaced") if row in displaced else outcome for row, outcome in enumerate(expected)]
+    assert got == after and after.count("displaced") > 5
+    assert [case["outcome"] for case in validated(*folder)] == expected
+    report = json.loads(lookalike("validate", *folder, "--unique-in-group", "--format", "json"))
+    assert report["displaced"] == after.count("displaced") and "displaced" in lookalike("validate", *folder, "--unique-in-group")
+    vectors, labels = probes.write(tmp_path, "probes")
+    told = lookalike("validate", *folder[:2], "--probes", vectors, "--labels", labels, "--unique-in-group", code=2)
+    assert "--unique-in-group: expected probes with a group, got none" in told
+
+
+def test_thresholds_of_persons_go_with_them(tmp_path):
+    everyone, cut = faces.load("orl", "mfn128"), CUTS["mfn128"]
+    folder = imported(tmp_path, everyone, cut)
+    with sqlite3.connect(tmp_path / "data/lookalike.db") as db:
+        db.execute("UPDATE identities SET threshold = 0.75, min_margin = 0.25 WHERE name = 'person_003'")
+
+    def own(name, *flags):
+        lookalike("select", *folder, "--into", name, *flags)
+        with sqlite3.connect(tmp_path / "data/lookalike.db") as db:
+            return db.execute("SELECT i.name, i.threshold, i.min_margin FROM identities i JOIN galleries g ON g.id = i.gallery "
+                              "WHERE g.name = ? AND (i.threshold IS NOT NULL OR i.min_margin IS NOT NULL)", [name]).fetchall()
+
+    assert own("chosen") == [("person_003", 0.75, 0.25)]
+    # A threshold that goes over theirs when choosing goes over theirs in the gallery.
+    assert own("other", "--threshold", 0.5) == [("person_003", None, 0.25)]
+    assert own("neither", "--threshold", 0.5, "--min-margin", 0.1) == []
 
 
 def medoids(distance, k):
@@ -206,7 +261,11 @@ def test_an_import_tells_who_looks_like_somebody_else(tmp_path):
     flags = ["gallery", "import", *data, "--labels", labels, vectors, "--on-conflict"]
     told = lookalike(*flags, "reject", code=3)
     assert "person_005/new looks like person_099" in told or "person_005/new looks like person_003" in told
-    assert "nothing was imported" in told
+    assert "nothing was imported" in told and "nearer than the nearest of its own" in told
+    # In JSON too, what was found is the result.
+    report, end = json.JSONDecoder().raw_decode(lookalike(*flags, "reject", "--format", "json", code=3))
+    assert (report["prototypes"], report["total"], report["generation"]) == (0, len(held.labels), 1)
+    assert [conflict["likeness"] for conflict in report["conflicts"]] == ["nearer", "taken_for"]
     [gallery] = json.loads(lookalike("gallery", "list", *data, "--format", "json"))["galleries"]
     assert int(gallery["prototypes"]) == len(held.labels)
     report = json.loads(lookalike(*flags, "warn", "--format", "json"))

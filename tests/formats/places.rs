@@ -183,8 +183,15 @@ fn a_chain_of_errors_says_each_thing_once() {
     assert_eq!(chain(formats::read_probes(&absent).map(drop).unwrap_err()), missing);
     let beside = absent.join("out.npy");
     let unwritten = npy::write_f32(&beside, 1, [[1.0_f32].as_slice()].into_iter()).unwrap_err();
-    let text = chain(unwritten);
-    assert_eq!(text.matches("No such file or directory").count(), 1, "{text}");
+    // The file that was asked for, not the one that would have become it.
+    let unwritable = |path: &Path| format!("{}: No such file or directory (os error 2)", path.display());
+    assert_eq!(chain(unwritten), unwritable(&beside));
+    let page = absent.join("page.html");
+    assert_eq!(chain(formats::write_whole(&page, b"page").unwrap_err()), unwritable(&page));
+    assert_eq!(
+        chain(formats::write_prototypes(&beside, 2, &stored()).unwrap_err()),
+        unwritable(&absent.join("out.csv"))
+    );
     let (_folder, labels) = file("labels.txt", "a\tb\n");
     assert_eq!(
         chain(prototypes(&path, Some(&labels)).map(drop).unwrap_err()),

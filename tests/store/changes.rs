@@ -6,7 +6,7 @@ use lookalike::domain::{Embedding, Margin, NormPolicy, PrototypeKey, Threshold};
 use lookalike::gallery::store::{
     Import, ImportOptions, ImportReport, PrototypeQuery, Selection, Store, verify,
 };
-use lookalike::gallery::{Progress, Snapshot};
+use lookalike::gallery::{Identity, Progress, Snapshot};
 
 use super::{empty, import, import_as, record, text, three_persons, vector};
 
@@ -150,6 +150,7 @@ fn what_there_is_can_be_listed() {
         norm: Some(NormPolicy::RequireUnit),
         threshold: Some(Threshold::parse(0.9).unwrap()),
         min_margin: Some(Margin::parse(0.1).unwrap()),
+        ..Default::default()
     };
     let mut unit = record("eve", "1", 9);
     unit.embedding = vec![1.0, 0.0];
@@ -226,6 +227,47 @@ fn two_writers_wait_for_each_other() {
     let summary = store.gallery("g").unwrap();
     assert_eq!((summary.profile.generation, summary.prototypes, summary.identities), (30, 1500, 3));
     assert!(verify(folder.path()).unwrap().is_sound());
+}
+
+/// Whoever looked at a gallery before changes only what was looked at.
+#[test]
+fn a_change_may_be_bound_to_a_generation() {
+    let (_folder, mut store) = empty();
+    let bound = |generation| ImportOptions { generation: Some(generation), ..Default::default() };
+    let mut import = |generation, id: &str| {
+        import_as(&mut store, "g", bound(generation), vec![record("ann", id, 1)])
+            .map(|report| report.generation)
+    };
+    assert_eq!(import(0, "1").unwrap(), 1);
+    let told = |expected, got| {
+        format!(
+            "gallery \"g\": expected generation {expected}, got {got}: somebody else changed it meanwhile, so look again"
+        )
+    };
+    assert_eq!(text(import(0, "2")), told(0, 1));
+    assert_eq!(import(1, "2").unwrap(), 2);
+    assert_eq!(text(import(1, "3")), told(1, 2));
+    assert_eq!(store.gallery("g").unwrap().prototypes, 2);
+    assert_eq!(
+        text(import_as(&mut store, "h", bound(3), vec![record("ann", "1", 1)])),
+        told(3, 0).replace("\"g\"", "\"h\"")
+    );
+}
+
+#[test]
+fn identities_bring_their_limits_when_they_are_made() {
+    let (_folder, mut store) = empty();
+    let limits = |name: &str, threshold| Identity {
+        name: name.to_owned(),
+        threshold: Some(Threshold::parse(threshold).unwrap()),
+        min_margin: None,
+    };
+    let with = |threshold| ImportOptions { identities: vec![limits("ann", threshold)], ..Default::default() };
+    import_as(&mut store, "g", with(0.75), vec![record("ann", "1", 1), record("bob", "1", 2)]).unwrap();
+    assert_eq!(store.snapshot("g").unwrap().own_limits(), [limits("ann", 0.75)]);
+    // Who is there keeps what is there.
+    import_as(&mut store, "g", with(0.5), vec![record("ann", "2", 3)]).unwrap();
+    assert_eq!(store.snapshot("g").unwrap().own_limits(), [limits("ann", 0.75)]);
 }
 
 #[test]

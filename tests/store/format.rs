@@ -32,6 +32,7 @@ fn write_fixture(folder: &Path) {
         norm: Some(NormPolicy::Normalise),
         threshold: Some(Threshold::parse(0.9375).unwrap()),
         min_margin: Some(Margin::parse(0.015_625).unwrap()),
+        ..Default::default()
     };
     let mut unit = record("ann", "1", 0);
     unit.embedding = vec![0.6, 0.8, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];

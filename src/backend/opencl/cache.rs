@@ -22,6 +22,7 @@ use std::time::SystemTime;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::CacheDir;
+use crate::gallery::files;
 use crate::telemetry::{self, ProgramCacheResult};
 
 use super::choose::DeviceRecord;
@@ -153,7 +154,7 @@ pub(super) fn count(folder: &Path) -> io::Result<usize> {
 /// Whether a folder takes files: made if it is not there.
 pub(super) fn check_writable(folder: &Path) -> io::Result<()> {
     make(folder)?;
-    tempfile::Builder::new().suffix(ENDING).tempfile_in(folder).map(drop)
+    files::temporary_in(folder, ENDING).map(drop)
 }
 
 /// Each text with its length before it, so that no two lists of texts look alike.
@@ -211,13 +212,14 @@ fn write(path: &Path, key: &Hash, binary: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("no folder"))?;
     make(folder)?;
     prune(folder)?;
-    let mut file = tempfile::Builder::new().suffix(ENDING).tempfile_in(folder)?;
+    let temporary = files::temporary_in(folder, ENDING)?;
+    let mut file = temporary.as_file();
     for part in [&MAGIC[..], key, &Sha256::digest(binary), binary] {
         file.write_all(part)?;
     }
     // Else a crash of the machine could leave the name without the content.
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
+    file.sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::output::{Output, PlainFormat};
 use super::settings::SettingsArgs;
 use super::{FoundWrong, Usage};
-use crate::config::{ConfigError, Fallback, Settings};
+use crate::config::{ConfigError, Fallback, OwnSetting, Settings};
 use crate::domain::MAX_DIM;
 use crate::engine::Engine;
 use crate::recognize::Recognizer;
@@ -152,10 +152,10 @@ impl BenchArgs {
 pub(super) fn run(settings: &SettingsArgs, args: BenchArgs, output: &mut Output) -> anyhow::Result<()> {
     args.check()?;
     let of_backend = |kind: &String| {
-        let own = std::iter::once(format!("backend.kind={kind}"))
-            .chain(args.threads.map(|threads| format!("backend.cpu.threads={threads}")))
-            .chain(args.callers.iter().flat_map(|_| SERVED.map(str::to_owned)));
-        let mut settings = settings.load(own)?;
+        let own = std::iter::once(("flag --backend", format!("backend.kind={kind}")))
+            .chain(args.threads.map(|threads| ("flag --threads", format!("backend.cpu.threads={threads}"))))
+            .chain(args.callers.iter().flat_map(|_| SERVED.map(|set| ("flag --callers", set.to_owned()))));
+        let mut settings = settings.load(own.map(|(origin, setting)| OwnSetting { origin, setting }))?;
         // A measurement of another backend than the one asked for would be a lie.
         settings.backend.fallback = Fallback::Fail;
         Ok(settings)

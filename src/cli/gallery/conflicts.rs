@@ -9,11 +9,11 @@ use crate::cli::settings::SettingsArgs;
 use crate::domain::{Embedding, NormPolicy};
 use crate::gallery::store::{ImportOptions, Store, StoreError};
 use crate::gallery::{GalleryProfile, NewRow, PrototypeRecord, Snapshot, SnapshotBuilder};
-use crate::quality::conflict::{Conflict, conflict};
+use crate::quality::conflict::{Conflict, Likeness, conflict};
 use crate::quality::standing::standings_of;
 use crate::telemetry;
 
-/// What happens when a new prototype is nearer to another person than to its own.
+/// What happens when a new prototype is as near to another person as to its own, or nearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnConflict {
     /// Nobody looks.
@@ -24,20 +24,35 @@ pub(super) enum OnConflict {
     Reject,
 }
 
+/// What was found, and in what.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) conflicts: Vec<Conflict>,
+    /// The gallery's generation that was looked at; 0 where there is none yet.
+    pub(super) generation: u64,
+    /// Prototypes that it holds.
+    pub(super) held: usize,
+}
+
 /// Conflicts of the records with each other and with what the gallery holds. Records that the store will refuse are not looked at.
 pub(super) fn find(
     settings: &SettingsArgs,
     (folder, gallery): (&Path, &str),
     records: &[PrototypeRecord],
     options: &ImportOptions,
-) -> anyhow::Result<Vec<Conflict>> {
+) -> anyhow::Result<Found> {
     let held = match Store::open_read_only(folder).and_then(|store| store.snapshot(gallery)) {
         Ok(snapshot) => Some(snapshot),
         Err(StoreError::UnknownGallery(_) | StoreError::NoFolder(_) | StoreError::NoDatabase(_)) => None,
         Err(error) => return Err(error.into()),
     };
+    let mut found = Found {
+        conflicts: Vec::new(),
+        generation: held.as_ref().map_or(0, |held| held.profile().generation),
+        held: held.as_ref().map_or(0, Snapshot::row_count),
+    };
     let Some((snapshot, first)) = joined(held.as_ref(), gallery, records, options) else {
-        return Ok(Vec::new());
+        return Ok(found);
     };
     let loaded = settings.load([])?;
     telemetry::init(&loaded.log)?;
@@ -46,7 +61,9 @@ pub(super) fn find(
     let mut new: Vec<usize> = (0..snapshot.row_count()).filter(|&row| snapshot.index(row) >= first).collect();
     new.sort_by_key(|&row| snapshot.index(row));
     let standings = crate::cli::runtime()?.block_on(standings_of(&asking, &new, &mut |_, _| ()))?;
-    Ok(standings.iter().filter_map(|one| conflict(snapshot, one, |place| asking.cut(place))).collect())
+    let conflicts = standings.iter().filter_map(|one| conflict(snapshot, one, |place| asking.cut(place)));
+    found.conflicts = conflicts.collect();
+    Ok(found)
 }
 
 /// The gallery as it would be, and the first index of what is new; `None` where the store will refuse the records.
@@ -66,7 +83,8 @@ fn joined(
     let (dim, norm): (usize, NormPolicy) = (profile.dim, profile.norm);
     let parse = |values: &[f32], norm| Embedding::parse(values.to_vec(), dim, norm).ok();
     let held_rows = held.map_or(0, Snapshot::row_count);
-    let mut builder = SnapshotBuilder::new(profile, Vec::new(), held_rows + records.len());
+    let identities = held.map_or_else(|| options.identities.clone(), Snapshot::own_limits);
+    let mut builder = SnapshotBuilder::new(profile, identities, held_rows + records.len());
     let mut first = 0;
     if let Some(held) = held {
         let mut rows: Vec<usize> = (0..held_rows).collect();
@@ -101,10 +119,15 @@ fn joined(
 
 /// A conflict in a sentence.
 pub(super) fn sentence(conflict: &Conflict) -> String {
-    let Conflict { identity, prototype_id, own, other } = conflict;
-    let nearest = match own {
-        Some(own) => format!("{:.6} to the nearest of its own, {}", own.score, own.prototype_id),
-        None => "the first of its person".to_owned(),
+    let Conflict { identity, prototype_id, own, other, likeness } = conflict;
+    let nearest = match (likeness, own) {
+        (Likeness::Nearer, Some(own)) => {
+            format!("nearer than the nearest of its own, {:.6} to {}", own.score, own.prototype_id)
+        }
+        (Likeness::AsNear, Some(own)) => {
+            format!("exactly as near as the nearest of its own, {}", own.prototype_id)
+        }
+        (Likeness::TakenFor, _) | (_, None) => "the first of its person".to_owned(),
     };
     format!(
         "{identity}/{prototype_id} looks like {}: {:.6} to {}/{}, {nearest}",

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::OneArgs;
-use super::conflicts::{self, OnConflict};
+use super::conflicts::{self, Found, OnConflict};
 use crate::cli::output::{Output, PlainFormat};
 use crate::cli::settings::SettingsArgs;
 use crate::cli::{FoundWrong, Usage};
@@ -15,6 +15,7 @@ use crate::domain::{Margin, NormPolicy, OutOfRange, Threshold};
 use crate::gallery::formats;
 use crate::gallery::store::{Import, ImportOptions, ImportReport, Store};
 use crate::gallery::{Progress, PrototypeRecord, Stage};
+use crate::quality::conflict::Conflict;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ImportArgs {
@@ -38,7 +39,7 @@ pub(in crate::cli) struct ImportArgs {
     /// A new gallery's own least margin, 0 to 2.
     #[arg(long, value_name = "DIFFERENCE")]
     min_margin: Option<f32>,
-    /// What happens when a new prototype is nearer to another person than to its own; accept does not look.
+    /// What happens when a new prototype is as near to another person as to its own, or nearer; accept does not look.
     #[arg(long, value_enum, default_value = "accept")]
     on_conflict: OnConflict,
     /// How the report looks.
@@ -54,32 +55,31 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
         norm: args.require_unit.then_some(NormPolicy::RequireUnit),
         threshold: args.threshold.map(Threshold::parse).transpose().map_err(usage("--threshold"))?,
         min_margin: args.min_margin.map(Margin::parse).transpose().map_err(usage("--min-margin"))?,
+        ..ImportOptions::default()
     };
     let files = (args.embeddings.as_path(), args.labels.as_deref());
-    let mut found = Vec::new();
-    let report = import_files((&folder, &name), files, options, &mut |records, options| {
+    let mut found = Found::default();
+    let done = import_files((&folder, &name), files, options, &mut |records, options| {
         if args.on_conflict != OnConflict::Accept {
             found = conflicts::find(settings, (&folder, &name), records, options)?;
+            // What was looked at is what is written to.
+            options.generation = Some(found.generation);
         }
-        if args.on_conflict == OnConflict::Reject && !found.is_empty() {
-            let sentences: Vec<String> = found.iter().map(conflicts::sentence).collect();
+        if args.on_conflict == OnConflict::Reject && !found.conflicts.is_empty() {
+            let sentences: Vec<String> = found.conflicts.iter().map(conflicts::sentence).collect();
             return Err(FoundWrong(format!("nothing was imported: {}", sentences.join("; "))).into());
         }
         Ok(())
-    })?;
-    match args.format {
-        PlainFormat::Json => output.json(&json!({
-            "gallery": report.gallery,
-            "created": report.created,
-            "prototypes": report.prototypes,
-            "identities": report.identities,
-            "normalised": report.normalised,
-            "total": report.total,
-            "generation": report.generation,
-            "conflicts": found,
-        })),
-        PlainFormat::Table => {
-            for conflict in &found {
+    });
+    match (done, args.format) {
+        (Err(error), PlainFormat::Json) if error.is::<FoundWrong>() => {
+            output.json(&as_json(&rejected(name, &found), &found.conflicts))?;
+            Err(error)
+        }
+        (Err(error), _) => Err(error),
+        (Ok(report), PlainFormat::Json) => output.json(&as_json(&report, &found.conflicts)),
+        (Ok(report), PlainFormat::Table) => {
+            for conflict in &found.conflicts {
                 output.line(conflicts::sentence(conflict))?;
             }
             let verb = if report.created { "made with" } else { "grown by" };
@@ -96,25 +96,51 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
     }
 }
 
+/// The report of an import that changed nothing.
+fn rejected(gallery: String, found: &Found) -> ImportReport {
+    ImportReport {
+        gallery,
+        created: false,
+        prototypes: 0,
+        identities: 0,
+        normalised: 0,
+        total: found.held as u64,
+        generation: found.generation,
+    }
+}
+
+fn as_json(report: &ImportReport, conflicts: &[Conflict]) -> serde_json::Value {
+    json!({
+        "gallery": report.gallery,
+        "created": report.created,
+        "prototypes": report.prototypes,
+        "identities": report.identities,
+        "normalised": report.normalised,
+        "total": report.total,
+        "generation": report.generation,
+        "conflicts": conflicts,
+    })
+}
+
 /// A flag whose value lies outside its range.
 fn usage(flag: &str) -> impl Fn(OutOfRange) -> Usage {
     move |error| Usage(format!("{flag}: {error}"))
 }
 
-/// Looks at what was read before any of it is written; an error of it ends the import.
+/// Looks at what was read before any of it is written, and may say more of the gallery; an error of it ends the import.
 pub(in crate::cli) type Check<'a> =
-    &'a mut dyn FnMut(&[PrototypeRecord], &ImportOptions) -> anyhow::Result<()>;
+    &'a mut dyn FnMut(&[PrototypeRecord], &mut ImportOptions) -> anyhow::Result<()>;
 
 /// Reads the files, embeddings and labels, and adds what they hold to a gallery of the data folder.
 pub(in crate::cli) fn import_files(
     (folder, gallery): (&Path, &str),
     (embeddings, labels): (&Path, Option<&Path>),
-    options: ImportOptions,
+    mut options: ImportOptions,
     check: Check<'_>,
 ) -> anyhow::Result<ImportReport> {
     let mut bar = Bar::default();
     let records = formats::read_prototypes(embeddings, labels, &mut |progress| bar.show(progress))?;
-    check(&records, &options)?;
+    check(&records, &mut options)?;
     let mut store = Store::create_or_open(folder)?;
     let report = store.import(Import { gallery, options, records }, &mut |progress| bar.show(progress))?;
     bar.finish();
@@ -150,5 +176,31 @@ impl Bar {
         if let Some((_, bar)) = self.0.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another import comes between the look at the gallery and the change of it.
+    #[test]
+    fn what_changed_since_it_was_looked_at_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            let line = format!("{{\"id\": \"1\", \"identity\": \"{name}\", \"embedding\": [1.0, 0.0]}}\n");
+            std::fs::write(&path, line).unwrap();
+            path
+        };
+        let (data, ann, bob) = (folder.path().join("data"), file("ann"), file("bob"));
+        let place = (data.as_path(), "g");
+        let late = import_files(place, (&ann, None), ImportOptions::default(), &mut |_, options| {
+            options.generation = Some(0);
+            import_files(place, (&bob, None), ImportOptions::default(), &mut |_, _| Ok(())).map(drop)
+        });
+        let told = late.unwrap_err().to_string();
+        assert!(told.contains("expected generation 0, got 1: somebody else changed it meanwhile"), "{told}");
+        assert_eq!(Store::open_read_only(&data).unwrap().gallery("g").unwrap().prototypes, 1);
     }
 }

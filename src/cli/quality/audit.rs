@@ -43,6 +43,7 @@ struct Report {
     counts: BTreeMap<&'static str, usize>,
     confusable: Vec<Pair>,
     misplaced: Vec<Doubtful>,
+    tied: Vec<Doubtful>,
     outliers: Vec<Doubtful>,
     duplicates: Vec<Doubtful>,
     /// Identities that may be another.
@@ -77,7 +78,7 @@ pub(in crate::cli) fn run(
     let wanted = Wanted { duplicate: duplicate.get(), most: args.most };
     let found = audit::find(snapshot, &standings, |place| asking.cut(place), wanted);
     let mut merged = audit::merged(snapshot, |place| asking.cut(place));
-    let rows: Vec<usize> = [&found.misplaced, &found.outliers, &found.duplicates]
+    let rows: Vec<usize> = [&found.misplaced, &found.tied, &found.outliers, &found.duplicates]
         .into_iter()
         .flatten()
         .map(|one| one.row)
@@ -86,8 +87,8 @@ pub(in crate::cli) fn run(
     let effects =
         runtime.block_on(audit::effects(&asking, &standings, &rows, &mut |done, of| steps.show(done, of)))?;
     drop(steps);
-    let Findings { confusable, misplaced, outliers, duplicates, split, counts } = found;
-    let names = ["confusable", "misplaced", "outliers", "duplicates", "split"];
+    let Findings { confusable, misplaced, tied, outliers, duplicates, split, counts } = found;
+    let names = ["confusable", "misplaced", "tied", "outliers", "duplicates", "split"];
     let mut counts: BTreeMap<&str, usize> = names.into_iter().zip(counts).collect();
     counts.insert("merged", merged.len());
     merged.truncate(args.most);
@@ -102,6 +103,7 @@ pub(in crate::cli) fn run(
         counts,
         confusable,
         misplaced: with_effect(misplaced),
+        tied: with_effect(tied),
         outliers: with_effect(outliers),
         duplicates: with_effect(duplicates),
         split,
@@ -121,6 +123,7 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
     ))?;
     for (title, name, doubts) in [
         ("nearer to another person", "misplaced", &report.misplaced),
+        ("exactly as near to another person", "tied", &report.tied),
         ("far from all of their own", "outliers", &report.outliers),
         ("nearly the same as an earlier one", "duplicates", &report.duplicates),
     ] {

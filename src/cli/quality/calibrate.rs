@@ -1,27 +1,27 @@
 //! `lookalike calibrate`: which threshold and margin suit a model, and how certain that is.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::plot::{Axis, BLUE, GREEN, ORANGE, Scale, Series, curves, histogram, map};
+use super::pictures::{pictures, span, steps};
 use super::{FacesArgs, Ready, Steps, percent};
-use crate::cli::FoundWrong;
 use crate::cli::output::{Output, PlainFormat, table};
 use crate::cli::settings::SettingsArgs;
+use crate::cli::{FoundWrong, Usage};
 use crate::config::Settings;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::Store;
 use crate::gallery::{Snapshot, formats};
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
-use crate::quality::calibrate::split::{Held, halves};
-use crate::quality::calibrate::{Calibration, Draws, Rates, Recommendation, cut};
+use crate::quality::calibrate::split::{Held, Split, halves};
+use crate::quality::calibrate::{Calibration, Draws, Pair, Rates, Recommendation, WhyNot, cut};
 use crate::quality::standing::standings;
 use crate::telemetry;
 
@@ -31,9 +31,10 @@ const OTHER_RATES: [f64; 5] = [0.001, 0.003, 0.01, 0.03, 0.1];
 /// Thresholds and margins of the grid that is reported.
 const GRID: (usize, usize) = (16, 9);
 
-/// Cells of the map that is drawn, and points of a curve.
-const MAP: (usize, usize) = (60, 40);
-const POINTS: usize = 120;
+/// The sorts of pairs that splits try.
+type OfSplit = fn(&Split) -> Option<Held>;
+const KINDS: [(&str, OfSplit); 2] =
+    [("estimated", |split| split.estimated), ("promised", |split| split.promised)];
 
 /// Of the splits so many must hold: 18 of 20.
 const HELD: f64 = 0.9;
@@ -48,21 +49,43 @@ pub(in crate::cli) struct CalibrateArgs {
     /// Halve the persons at random so many times, calibrate on one half and measure on the other; ends with 3 where fewer than nine in ten hold.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(0..=1000))]
     splits: usize,
-    /// How often persons are resampled for confidence bounds.
+    /// How often persons are resampled for the 95 % intervals; promises do not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = RangedU64ValueParser::<usize>::new().range(100..=10_000))]
     draws: usize,
     /// What random draws are made from; the same seed gives the same.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Draw pictures (SVG) into this folder: scores.svg, det.svg, map.svg.
+    /// Draw pictures into this folder: scores.svg, det.svg, map.svg.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write the threshold and the margin into the gallery, where they can be promised.
-    #[arg(long)]
-    apply: bool,
+    /// What pictures are drawn as.
+    #[arg(long, value_enum, default_value = "svg", requires = "plots")]
+    plot_format: PlotFormat,
+    /// Write threshold and margin into the gallery: the promised pair, where there is one, or with --apply=estimate the estimated one, of which
+    /// nothing is promised.
+    #[arg(long, value_enum, value_name = "PAIR", num_args = 0..=1, require_equals = true, default_missing_value = "promise")]
+    apply: Option<Apply>,
     /// How the report looks.
     #[arg(long, value_enum, default_value = "table")]
     format: PlainFormat,
+}
+
+/// What a picture is drawn as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlotFormat {
+    /// Lines and text, of any size.
+    Svg,
+    /// Pixels.
+    Png,
+}
+
+/// Which pair is written into the gallery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Apply {
+    /// The promised one.
+    Promise,
+    /// The estimated one.
+    Estimate,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -84,6 +107,7 @@ struct Report {
     mated: usize,
     /// Searches of embeddings whose person was left out.
     non_mated: usize,
+    /// For the wished-for rate.
     recommended: Recommendation,
     /// What applies now.
     current: Rates,
@@ -92,7 +116,7 @@ struct Report {
     grid: Vec<Rates>,
     /// Pairs at each of the grid's thresholds.
     pairs: Vec<PairRates>,
-    splits: Vec<Held>,
+    splits: Vec<Split>,
     /// The gallery's generation once the pair was written into it.
     applied: Option<u64>,
 }
@@ -112,6 +136,8 @@ pub(in crate::cli) fn run(
 ) -> anyhow::Result<()> {
     let loaded = settings.load([])?;
     telemetry::init(&loaded.log)?;
+    // Before anything that takes long.
+    args.plots.as_deref().map_or(Ok(()), make_folder)?;
     let ready = Ready::new(&loaded, args.faces.snapshot(settings)?)?;
     let draws = Draws { draws: args.draws, seed: args.seed };
     let calibration = measure(&ready, draws, Some(&Steps::new("comparing")))?;
@@ -135,19 +161,49 @@ pub(in crate::cli) fn run(
         applied: None,
     };
     if let Some(folder) = &args.plots {
-        draw(folder, &calibration, &recommended, &pairs)?;
+        for (name, picture) in pictures(&calibration, &recommended, &pairs) {
+            let (ending, content) = match args.plot_format {
+                PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
+                PlotFormat::Png => ("png", picture.png()?),
+            };
+            formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
+        }
     }
-    if args.apply && recommended.promised {
+    if let Some(pair) = applied(&recommended, args.apply) {
         let mut store = Store::open(&args.faces.gallery.folder.path(settings)?)?;
-        let threshold = Threshold::parse(recommended.rates.threshold)?;
-        let min_margin = Margin::parse(recommended.rates.min_margin)?;
+        let threshold = Threshold::parse(pair.rates.threshold)?;
+        let min_margin = Margin::parse(pair.rates.min_margin)?;
         report.applied = Some(store.set_limits(&args.faces.gallery.gallery, threshold, min_margin)?);
     }
     match args.format {
         PlainFormat::Json => output.json(&report)?,
         PlainFormat::Table => show(&report, output)?,
     }
-    verdict(&report)
+    verdict(&report, args.apply)
+}
+
+/// The pair that is to be written into the gallery, if any.
+fn applied(recommended: &Recommendation, apply: Option<Apply>) -> Option<Pair> {
+    match apply? {
+        Apply::Promise => recommended.promised,
+        Apply::Estimate => recommended.estimated,
+    }
+}
+
+/// Makes the folder for pictures, where it is not there yet.
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    let got = match fs::create_dir_all(folder) {
+        Ok(()) => return Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
+            "a file".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(Usage(format!(
+        "--plots: expected a folder, or a place where one can be made, got {}: {got}",
+        folder.display()
+    ))
+    .into())
 }
 
 fn measure(ready: &Ready, draws: Draws, steps: Option<&Steps>) -> anyhow::Result<Calibration> {
@@ -166,9 +222,9 @@ fn split(
     snapshot: &Snapshot,
     args: &CalibrateArgs,
     draws: Draws,
-) -> anyhow::Result<Vec<Held>> {
+) -> anyhow::Result<Vec<Split>> {
     let steps = Steps::new("splitting");
-    let mut held = Vec::with_capacity(args.splits);
+    let mut splits = Vec::with_capacity(args.splits);
     for at in 0..args.splits {
         steps.show(at, args.splits);
         let [one, other] = halves(snapshot, args.seed.wrapping_add(at as u64));
@@ -177,50 +233,64 @@ fn split(
         }
         let one = measure(&Ready::new(settings, one)?, draws, None)?;
         let other = measure(&Ready::new(settings, other)?, draws, None)?;
-        held.push(Held::of(&one.recommend(args.false_positives), &other));
+        splits.push(Split::of(&one.recommend(args.false_positives), &other));
     }
-    Ok(held)
+    Ok(splits)
 }
 
-fn verdict(report: &Report) -> anyhow::Result<()> {
+fn verdict(report: &Report, apply: Option<Apply>) -> anyhow::Result<()> {
     let best = &report.recommended;
-    if !best.promised {
-        let text = format!(
-            "too few persons to promise {} of strangers named: of {} it can only be said to be at most {}; it takes {} or more",
-            percent(Some(best.wished)),
-            report.identities,
-            percent(Some(best.at_most)),
-            best.identities_needed,
-        );
+    // Who asks for an estimate knows that it is one.
+    let enough = apply == Some(Apply::Estimate) && best.why_not == Some(WhyNot::TooFewIdentities);
+    if let Some(text) = broken(report).filter(|_| !enough) {
         return Err(FoundWrong(text).into());
     }
-    let held = report.splits.iter().filter(|one| one.held).count();
-    if (held as f64) < HELD * report.splits.len() as f64 {
-        return Err(FoundWrong(format!("held in {held} of {} splits only", report.splits.len())).into());
+    for (kind, of) in KINDS {
+        let splits = || report.splits.iter().filter_map(of);
+        let (held, count) = (splits().filter(|one| one.held).count(), splits().count());
+        if (held as f64) < HELD * count as f64 {
+            return Err(FoundWrong(format!("what was {kind} held in {held} of {count} splits only")).into());
+        }
     }
     Ok(())
+}
+
+/// Why nothing is promised, if so, and what it would take.
+fn broken(report: &Report) -> Option<String> {
+    let best = &report.recommended;
+    let wished = percent(Some(best.wished));
+    Some(match best.why_not? {
+        WhyNot::TooFewIdentities => format!(
+            "too few persons to promise that at most {wished} of strangers are named: there are {}, {}; {} \
+             (--apply=estimate writes it all the same)",
+            report.identities,
+            best.identities_needed.map_or_else(
+                || "and more would not do while as large a share of them is named".to_owned(),
+                |needed| format!("it takes {needed} or more")
+            ),
+            best.estimated.as_ref().map_or_else(
+                || "not even an estimate can be made".to_owned(),
+                |pair| format!(
+                    "of the estimate it can only be said to be at most {}",
+                    percent(Some(pair.at_most))
+                )
+            ),
+        ),
+        WhyNot::NotToldApart => format!(
+            "no threshold and margin tells these persons apart: where at most {wished} of strangers are named, nobody is recognised, \
+             and more persons would not help (`lookalike audit` finds one person under several names)"
+        ),
+        WhyNot::NoMatedSearch => {
+            "no person has two embeddings, so nobody could be recognised: expected at least one with two"
+                .to_owned()
+        }
+    })
 }
 
 /// Thresholds from what few strangers reach to what few persons do, and margins from none up.
 fn grid(calibration: &Calibration) -> (Vec<f32>, Vec<f32>) {
     let (low, high) = span(calibration);
-    let margins = calibration.margins();
-    let most = margins.last().copied().unwrap_or(0.0);
-    (steps(low, high, GRID.0), steps(0.0, most, GRID.1))
-}
-
-/// From the score that all but one in twenty strangers reach to the one that one in twenty persons does.
-fn span(calibration: &Calibration) -> (f32, f32) {
-    let strangers = calibration.non_mated();
-    let low = strangers.get(strangers.len() * 19 / 20).map_or(-1.0, |one| one.score);
-    let mut scores: Vec<f32> = calibration.mated().iter().map(|one| one.score).collect();
-    scores.sort_by(f32::total_cmp);
-    let high = scores.get(scores.len() * 19 / 20).copied().unwrap_or(1.0);
-    if low < high { (low, high) } else { (-1.0, 1.0) }
-}
-
-fn steps(low: f32, high: f32, count: usize) -> Vec<f32> {
-    (0..count).map(|step| low + (high - low) * step as f32 / (count - 1) as f32).collect()
+    (steps(low, high, GRID.0), steps(0.0, calibration.most_margin(), GRID.1))
 }
 
 fn cells(calibration: &Calibration, (thresholds, margins): &(Vec<f32>, Vec<f32>)) -> Vec<Rates> {
@@ -236,71 +306,6 @@ fn pair_rates(pairs: &PairScores, threshold: f32) -> PairRates {
     PairRates { threshold, false_match, false_non_match }
 }
 
-/// The pictures: scores of pairs, the trade between false positives and misses, and where the wished-for rate is kept.
-fn draw(
-    folder: &Path,
-    calibration: &Calibration,
-    best: &Recommendation,
-    pairs: &PairScores,
-) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let wide = |scores: &[f32]| scores.iter().copied().map(f64::from).collect::<Vec<f64>>();
-    let (same, different) = (wide(&pairs.same), wide(&pairs.different));
-    let series = [
-        Series { name: "same person", colour: BLUE, values: &same },
-        Series { name: "different", colour: ORANGE, values: &different },
-    ];
-    let threshold = (f64::from(best.rates.threshold), "threshold");
-    formats::write_text(
-        &folder.join("scores.svg"),
-        &histogram("Scores of pairs", "score", &series, &[threshold]),
-    )?;
-    formats::write_text(&folder.join("det.svg"), &det(calibration, best))?;
-    Ok(formats::write_text(&folder.join("map.svg"), &kept(calibration, best))?)
-}
-
-/// Detection error trade-off, along the threshold: without a margin and with the recommended one.
-fn det(calibration: &Calibration, best: &Recommendation) -> String {
-    let (low, high) = span(calibration);
-    let curve = |margin: f32| -> Vec<(f64, f64)> {
-        steps(low, high, POINTS).iter().map(|threshold| calibration.shares(cut(*threshold, margin))).collect()
-    };
-    let (without, with) = (curve(0.0), curve(best.rates.min_margin));
-    let least = 0.5 / calibration.non_mated().len().max(1) as f64;
-    let axis = |label| Axis { label, low: least, high: 1.0, scale: Scale::Logarithmic };
-    let series = [
-        Series { name: "no margin", colour: ORANGE, values: &without },
-        Series { name: "recommended margin", colour: GREEN, values: &with },
-    ];
-    let point = calibration.shares(cut(best.rates.threshold, best.rates.min_margin));
-    let axes = (axis("strangers named (FPIR)"), axis("persons missed (FNIR)"));
-    curves("False positives and misses", axes, &series, &[point])
-}
-
-/// Who is named where the wished-for rate is kept.
-fn kept(calibration: &Calibration, best: &Recommendation) -> String {
-    let (low, high) = span(calibration);
-    let most = calibration.margins().last().copied().unwrap_or(0.0).max(1e-3);
-    let middle =
-        |low: f32, high: f32, at: usize, of: usize| low + (high - low) * (at as f32 + 0.5) / of as f32;
-    let cell = |row: usize, column: usize| {
-        let under = cut(middle(low, high, column, MAP.0), middle(0.0, most, row, MAP.1));
-        let (named, missed) = calibration.shares(under);
-        if named <= best.wished { 1.0 - missed } else { 0.0 }
-    };
-    let values: Vec<Vec<f64>> =
-        (0..MAP.1).map(|row| (0..MAP.0).map(|column| cell(row, column)).collect()).collect();
-    let axis = |label, low: f32, high: f32| Axis {
-        label,
-        low: f64::from(low),
-        high: f64::from(high),
-        scale: Scale::Linear,
-    };
-    let title = format!("Persons named, where at most {} of strangers are", percent(Some(best.wished)));
-    let point = (f64::from(best.rates.threshold), f64::from(best.rates.min_margin));
-    map(&title, (axis("threshold", low, high), axis("least margin", 0.0, most)), &values, Some(point))
-}
-
 fn interval(rate: &Rate) -> String {
     format!("{:.2} % ({:.2} to {:.2})", rate.rate * 100.0, rate.low * 100.0, rate.high * 100.0)
 }
@@ -310,45 +315,22 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         "{}: {} embeddings of {} persons; {} searches with their person, {} without",
         report.gallery, report.embeddings, report.identities, report.mated, report.non_mated
     ))?;
-    let mut table = table([
-        "",
-        "threshold",
-        "least margin",
-        "strangers named (95 %)",
-        "persons missed (95 %)",
-        "named wrongly",
-        "promised",
-    ]);
-    let mut add = |name: String, rates: &Rates, promised: &str| {
-        table.add_row([
-            name,
-            format!("{:.4}", rates.threshold),
-            format!("{:.4}", rates.min_margin),
-            interval(&rates.false_positives),
-            interval(&rates.misses),
-            percent(Some(rates.wrong.rate)),
-            promised.to_owned(),
-        ]);
-    };
-    let word = |one: &Recommendation| if one.promised { "yes" } else { "too few persons" };
-    let wished = |one: &Recommendation| format!("for {} %", one.wished * 100.0);
-    add(
-        format!("recommended, {}", wished(&report.recommended)),
-        &report.recommended.rates,
-        word(&report.recommended),
-    );
-    add("now".to_owned(), &report.current, "");
-    for other in &report.others {
-        add(wished(other), &other.rates, word(other));
-    }
-    output.line(&table)?;
-    if !report.splits.is_empty() {
-        let held = report.splits.iter().filter(|one| one.held).count();
-        let mean =
-            |of: fn(&Held) -> f64| report.splits.iter().map(of).sum::<f64>() / report.splits.len() as f64;
+    output.line(pairs_table(report))?;
+    output.line(
+        "estimated: no larger share of strangers was found to be named; promised: at 95 % confidence, none is",
+    )?;
+    for (kind, of) in KINDS {
+        let splits: Vec<Held> = report.splits.iter().filter_map(of).collect();
+        if splits.is_empty() {
+            continue;
+        }
+        let mean = |of: fn(&Rates) -> f64| {
+            splits.iter().map(|one| of(&one.rates)).sum::<f64>() / splits.len() as f64
+        };
         output.line(format_args!(
-            "on the other half of the persons: held in {held} of {} splits; {} of strangers named, {} of persons missed on average",
-            report.splits.len(),
+            "on the other half of the persons, {kind}: held in {} of {} splits; {} of strangers named, {} of persons missed on average",
+            splits.iter().filter(|one| one.held).count(),
+            splits.len(),
             percent(Some(mean(|one| one.false_positives.rate))),
             percent(Some(mean(|one| one.misses.rate))),
         ))?;
@@ -357,4 +339,45 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         output.line(format_args!("{}: written, generation {generation}", report.gallery))?;
     }
     Ok(())
+}
+
+fn pairs_table(report: &Report) -> comfy_table::Table {
+    let mut table = table([
+        "",
+        "threshold",
+        "least margin",
+        "strangers named (95 %)",
+        "persons missed (95 %)",
+        "named wrongly",
+        "promise",
+    ]);
+    let mut add = |name: String, rates: &Rates, promise: String| {
+        table.add_row([
+            name,
+            format!("{:.4}", rates.threshold),
+            format!("{:.4}", rates.min_margin),
+            interval(&rates.false_positives),
+            interval(&rates.misses),
+            percent(Some(rates.wrong.rate)),
+            promise,
+        ]);
+    };
+    let mut add_both = |one: &Recommendation| {
+        let wished = (one.wished * 1e6).round() / 1e4;
+        if let Some(pair) = &one.estimated {
+            let may_be = format!("none: may be {:.2} %", pair.at_most * 100.0);
+            add(format!("for {wished} %, estimated"), &pair.rates, may_be);
+        }
+        if let Some(pair) = &one.promised {
+            add(
+                format!("for {wished} %, promised"),
+                &pair.rates,
+                format!("at most {:.2} %", pair.at_most * 100.0),
+            );
+        }
+    };
+    add_both(&report.recommended);
+    report.others.iter().for_each(&mut add_both);
+    add("now".to_owned(), &report.current, String::new());
+    table
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use super::drawing::{Colour, Escaped};
 use super::percent;
-use super::plot::{Axis, BLUE, Escaped, GREEN, GREY, ORANGE, Scale, Series, histogram, scatter};
+use super::plot::{Axis, BLUE, GREEN, GREY, ORANGE, Scale, Series, histogram, scatter};
 use super::validate::Report;
 use crate::quality::validate::{Case, Outcome, Place};
 
@@ -14,7 +15,7 @@ const STYLE: &str = "body{font-family:sans-serif;margin:2em;max-width:72em}table
 td,th{border:1px solid #ccc;padding:.25em .6em;text-align:left}th{background:#f3f3f3}td.n{text-align:right}";
 
 /// Probes that are shown alike: their name, their colour, and which they are.
-type Kind = (&'static str, &'static str, fn(&Case) -> bool);
+type Kind = (&'static str, Colour, fn(&Case) -> bool);
 
 /// The page; `cases` are all probes.
 pub(super) fn page(report: &Report, cases: &[Case]) -> String {
@@ -53,6 +54,7 @@ fn figures(page: &mut String, report: &Report) {
         ("recognized", counts.recognized.to_string()),
         ("below threshold", counts.below_threshold.to_string()),
         ("ambiguous", counts.ambiguous.to_string()),
+        ("displaced", counts.displaced.to_string()),
         ("wrong identity", counts.wrong_identity.to_string()),
         ("coverage", percent(report.coverage)),
         ("nearest right", percent(report.top1)),
@@ -71,7 +73,7 @@ fn figures(page: &mut String, report: &Report) {
 fn pictures(page: &mut String, cases: &[Case]) {
     let kinds: [Kind; 3] = [
         ("known", BLUE, |case| case.is_nearest_right()),
-        ("known, another is nearer", GREEN, |case| case.known && !case.is_nearest_right()),
+        ("known, another comes first", GREEN, |case| case.known && !case.is_nearest_right()),
         ("strangers", ORANGE, |case| !case.known),
     ];
     let scores =
@@ -80,13 +82,13 @@ fn pictures(page: &mut String, cases: &[Case]) {
         .iter()
         .zip(&scores)
         .filter(|(_, values)| !values.is_empty())
-        .map(|((name, colour, _), values)| Series { name, colour, values })
+        .map(|((name, colour, _), values)| Series { name, colour: *colour, values })
         .collect();
     // Identities may have cuts of their own; the picture shows the first probe's.
     let cut = cases.first().map(|case| (f64::from(case.threshold), f64::from(case.min_margin)));
     let threshold: Vec<_> = cut.iter().map(|(threshold, _)| (*threshold, "threshold")).collect();
     let margin: Vec<_> = cut.iter().map(|(_, margin)| (*margin, "least margin")).collect();
-    put(page, format_args!("{}", histogram("Best score", "score", &series, &threshold)));
+    put(page, format_args!("{}", histogram("Best score", "score", &series, &threshold).svg()));
     let step = cases.len().div_ceil(MOST_DOTS).max(1);
     let points = kinds.map(|(_, _, is)| {
         let shown = cases.iter().step_by(step).filter(|case| is(case));
@@ -104,9 +106,12 @@ fn pictures(page: &mut String, cases: &[Case]) {
         .iter()
         .zip(&points)
         .filter(|(_, values)| !values.is_empty())
-        .map(|((name, colour, _), values)| Series { name, colour, values })
+        .map(|((name, colour, _), values)| Series { name, colour: *colour, values })
         .collect();
-    put(page, format_args!("{}", scatter("Best score and margin", (x, y), &series, (&threshold, &margin))));
+    put(
+        page,
+        format_args!("{}", scatter("Best score and margin", (x, y), &series, (&threshold, &margin)).svg()),
+    );
     let legend = "what lies right of the threshold and above the least margin is named";
     put(page, format_args!("<p style=\"color:{GREY}\">{legend}</p>"));
 }

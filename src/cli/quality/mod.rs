@@ -4,7 +4,9 @@
 mod audit;
 mod calibrate;
 mod cluster;
+mod drawing;
 mod html;
+mod pictures;
 mod plot;
 mod probes;
 mod select;
@@ -118,7 +120,13 @@ impl Ready {
     }
 
     pub(super) fn asking(&self, (threshold, min_margin): (Option<Threshold>, Option<Margin>)) -> Asking<'_> {
-        Asking { recognizer: &self.recognizer, snapshot: &self.snapshot, threshold, min_margin }
+        Asking {
+            recognizer: &self.recognizer,
+            snapshot: &self.snapshot,
+            threshold,
+            min_margin,
+            unique_in_group: false,
+        }
     }
 
     /// What scans.

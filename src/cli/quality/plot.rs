@@ -1,6 +1,6 @@
-//! Pictures as SVG text: histograms, curves and maps with axes. No script, no font of their own, nothing fetched from elsewhere.
+//! Histograms, curves, points and maps with axes.
 
-use std::fmt::{Display, Write};
+use super::drawing::{Anchor, Colour, Drawing, Shape, Style};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
@@ -11,10 +11,17 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = HEIGHT - 56.0;
 
 /// Colours that colour-blind readers can tell apart (Okabe and Ito).
-pub(super) const BLUE: &str = "#0072b2";
-pub(super) const ORANGE: &str = "#d55e00";
-pub(super) const GREEN: &str = "#009e73";
-pub(super) const GREY: &str = "#777777";
+pub(super) const BLUE: Colour = Colour([0x00, 0x72, 0xb2]);
+pub(super) const ORANGE: Colour = Colour([0xd5, 0x5e, 0x00]);
+pub(super) const GREEN: Colour = Colour([0x00, 0x9e, 0x73]);
+pub(super) const GREY: Colour = Colour([0x77; 3]);
+
+/// Lines of the grid, and those that mark a value.
+const PALE: Colour = Colour([0xdd; 3]);
+const BLACK: Colour = Colour([0x00; 3]);
+
+/// From one line of text to the next.
+const LINE: f64 = 14.0;
 
 /// Bars of a histogram.
 const BINS: usize = 60;
@@ -73,15 +80,18 @@ fn step_of(span: f64) -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series<'a, T> {
     pub(super) name: &'a str,
-    pub(super) colour: &'a str,
+    pub(super) colour: Colour,
     pub(super) values: &'a [T],
 }
 
 /// A value that is marked, and what it is.
 pub(super) type Mark<'a> = (f64, &'a str);
 
+/// A place that is marked, and what it is.
+pub(super) type Point<'a> = ((f64, f64), &'a str);
+
 /// How often values of each series fall where, each series as shares of its own; `marks` are lines across.
-pub(super) fn histogram(title: &str, label: &str, series: &[Series<'_, f64>], marks: &[Mark<'_>]) -> String {
+pub(super) fn histogram(title: &str, label: &str, series: &[Series<'_, f64>], marks: &[Mark<'_>]) -> Drawing {
     let values = || series.iter().flat_map(|one| one.values).copied().chain(marks.iter().map(|mark| mark.0));
     let (low, high) = values().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
@@ -117,13 +127,13 @@ pub(super) fn curves(
     title: &str,
     (x, y): (Axis<'_>, Axis<'_>),
     series: &[Series<'_, (f64, f64)>],
-    points: &[(f64, f64)],
-) -> String {
+    points: &[Point<'_>],
+) -> Drawing {
     let mut picture = Picture::new(title, x, y);
     for one in series {
         picture.line(one.values, one.colour);
     }
-    picture.dots(points, (GREY, 4.0));
+    picture.points(points, (GREY, 4.0));
     picture.finish(series.iter().map(|one| (one.name, one.colour)))
 }
 
@@ -133,7 +143,7 @@ pub(super) fn scatter(
     (x, y): (Axis<'_>, Axis<'_>),
     series: &[Series<'_, (f64, f64)>],
     (x_marks, y_marks): (&[Mark<'_>], &[Mark<'_>]),
-) -> String {
+) -> Drawing {
     let mut picture = Picture::new(title, x, y);
     for one in series {
         picture.dots(one.values, (one.colour, 2.5));
@@ -143,13 +153,13 @@ pub(super) fn scatter(
     picture.finish(series.iter().map(|one| (one.name, one.colour)))
 }
 
-/// A value, 0 to 1, for every cell of a grid: `values[row][column]`, rows along y. Dark is 1; `point` is marked.
+/// A value, 0 to 1, for every cell of a grid: `values[row][column]`, rows along y. Dark is 1; `points` are marked.
 pub(super) fn map(
     title: &str,
     (x, y): (Axis<'_>, Axis<'_>),
     values: &[Vec<f64>],
-    point: Option<(f64, f64)>,
-) -> String {
+    points: &[Point<'_>],
+) -> Drawing {
     let mut picture = Picture::new(title, x, y);
     let edge =
         |axis: &Axis<'_>, at: usize, of: usize| axis.low + (axis.high - axis.low) * at as f64 / of as f64;
@@ -160,7 +170,7 @@ pub(super) fn map(
             picture.bar(across, between, (BLUE, value.clamp(0.0, 1.0)));
         }
     }
-    picture.dots(point.as_slice(), (ORANGE, 5.0));
+    picture.points(points, (ORANGE, 5.0));
     picture.finish(std::iter::empty())
 }
 
@@ -168,39 +178,26 @@ pub(super) fn map(
 struct Picture<'a> {
     x: Axis<'a>,
     y: Axis<'a>,
-    body: String,
+    shapes: Vec<Shape>,
 }
 
 impl<'a> Picture<'a> {
     fn new(title: &str, x: Axis<'a>, y: Axis<'a>) -> Self {
-        let mut picture = Self { x, y, body: String::new() };
-        picture.text(
-            (LEFT, 22.0),
-            "start",
-            format_args!("<tspan font-weight=\"bold\">{}</tspan>", Escaped(title)),
-        );
+        let mut picture = Self { x, y, shapes: Vec::new() };
+        picture.set((LEFT, 22.0), (Anchor::Start, Style::Bold), title);
         for tick in x.ticks() {
             let at = picture.across(tick);
-            picture.stroke(((at, TOP), (at, BOTTOM)), "#dddddd");
-            picture.text((at, BOTTOM + 16.0), "middle", number(tick));
+            picture.stroke(((at, TOP), (at, BOTTOM)), PALE);
+            picture.text((at, BOTTOM + 16.0), Anchor::Middle, &number(tick));
         }
         for tick in y.ticks() {
             let at = picture.down(tick);
-            picture.stroke(((LEFT, at), (RIGHT, at)), "#dddddd");
-            picture.text((LEFT - 6.0, at + 4.0), "end", number(tick));
+            picture.stroke(((LEFT, at), (RIGHT, at)), PALE);
+            picture.text((LEFT - 6.0, at + 4.0), Anchor::End, &number(tick));
         }
-        picture.text((f64::midpoint(LEFT, RIGHT), HEIGHT - 14.0), "middle", Escaped(x.label));
-        picture.push(format_args!(
-            "<text x=\"14\" y=\"{0:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {0:.1})\">{1}</text>",
-            f64::midpoint(TOP, BOTTOM),
-            Escaped(y.label)
-        ));
+        picture.text((f64::midpoint(LEFT, RIGHT), HEIGHT - 14.0), Anchor::Middle, x.label);
+        picture.set((14.0, f64::midpoint(TOP, BOTTOM)), (Anchor::Middle, Style::Turned), y.label);
         picture
-    }
-
-    fn push(&mut self, element: impl Display) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.body, "{element}");
     }
 
     fn across(&self, value: f64) -> f64 {
@@ -211,78 +208,75 @@ impl<'a> Picture<'a> {
         BOTTOM - self.y.at(value) * (BOTTOM - TOP)
     }
 
-    fn text(&mut self, (x, y): (f64, f64), anchor: &str, text: impl Display) {
-        self.push(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"));
+    fn text(&mut self, at: (f64, f64), anchor: Anchor, text: &str) {
+        self.set(at, (anchor, Style::Plain), text);
     }
 
-    fn stroke(&mut self, ((x1, y1), (x2, y2)): ((f64, f64), (f64, f64)), colour: &str) {
-        self.push(format_args!(
-            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\"/>"
-        ));
+    fn set(&mut self, at: (f64, f64), (anchor, style): (Anchor, Style), text: &str) {
+        self.shapes.push(Shape::Text { at, anchor, style, text: text.to_owned() });
     }
 
-    fn bar(&mut self, across: (f64, f64), up: (f64, f64), (colour, opacity): (&str, f64)) {
+    fn stroke(&mut self, (from, to): ((f64, f64), (f64, f64)), colour: Colour) {
+        self.shapes.push(Shape::Line { points: vec![from, to], colour, width: 1.0 });
+    }
+
+    fn bar(&mut self, across: (f64, f64), up: (f64, f64), (colour, opacity): (Colour, f64)) {
         let (left, right) = (self.across(across.0), self.across(across.1));
         let (bottom, top) = (self.down(up.0), self.down(up.1));
-        self.push(format_args!(
-            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" fill-opacity=\"{opacity:.3}\"/>",
-            right - left,
-            bottom - top
-        ));
+        let size = (right - left, bottom - top);
+        self.shapes.push(Shape::Bar { at: (left, top), size, colour, opacity });
     }
 
-    fn line(&mut self, points: &[(f64, f64)], colour: &str) {
-        let mut path = String::new();
+    fn line(&mut self, points: &[(f64, f64)], colour: Colour) {
+        let points = points.iter().map(|&(x, y)| (self.across(x), self.down(y))).collect();
+        self.shapes.push(Shape::Line { points, colour, width: 2.0 });
+    }
+
+    fn dots(&mut self, points: &[(f64, f64)], (colour, radius): (Colour, f64)) {
         for &(x, y) in points {
-            let _ = write!(path, "{:.1},{:.1} ", self.across(x), self.down(y));
+            let at = (self.across(x), self.down(y));
+            self.shapes.push(Shape::Dot { at, radius, colour, opacity: 0.7 });
         }
-        self.push(format_args!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-            path.trim_end()
-        ));
     }
 
-    fn dots(&mut self, points: &[(f64, f64)], (colour, radius): (&str, f64)) {
-        for &(x, y) in points {
-            self.push(format_args!(
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{colour}\" fill-opacity=\"0.7\"/>",
-                self.across(x),
-                self.down(y)
-            ));
+    /// Dots with names above them, each higher than the one before, so that neighbors' can be read; below, where there is no room above.
+    fn points(&mut self, points: &[Point<'_>], look: (Colour, f64)) {
+        for (place, &((x, y), name)) in points.iter().enumerate() {
+            self.dots(&[(x, y)], look);
+            let (across, down, lines) = (self.across(x), self.down(y), LINE * place as f64);
+            let above = down - 8.0 - lines;
+            let at = if above > TOP + LINE { above } else { down + 18.0 + lines };
+            // What lies at the right end has its name to the left.
+            let anchor = if across < RIGHT - 80.0 { Anchor::Start } else { Anchor::End };
+            self.text((across, at), anchor, name);
         }
     }
 
     fn marks(&mut self, marks: &[Mark<'_>]) {
-        for &(value, name) in marks {
+        for (place, &(value, name)) in marks.iter().enumerate() {
             let at = self.across(value);
-            self.stroke(((at, TOP), (at, BOTTOM)), "#000000");
-            self.text((at + 4.0, TOP + 12.0), "start", Escaped(name));
+            self.stroke(((at, TOP), (at, BOTTOM)), BLACK);
+            self.text((at + 4.0, TOP + 12.0 + LINE * place as f64), Anchor::Start, name);
         }
     }
 
     fn marks_of_y(&mut self, marks: &[Mark<'_>]) {
         for &(value, name) in marks {
             let at = self.down(value);
-            self.stroke(((LEFT, at), (RIGHT, at)), "#000000");
-            self.text((RIGHT - 4.0, at - 4.0), "end", Escaped(name));
+            self.stroke(((LEFT, at), (RIGHT, at)), BLACK);
+            self.text((RIGHT - 4.0, at - 4.0), Anchor::End, name);
         }
     }
 
-    fn finish<'n>(mut self, legend: impl Iterator<Item = (&'n str, &'n str)>) -> String {
+    fn finish<'n>(mut self, legend: impl Iterator<Item = (&'n str, Colour)>) -> Drawing {
         let mut x = RIGHT;
         for (name, colour) in legend {
             // About seven pixels a letter.
             x -= 7.0 * name.chars().count() as f64 + 24.0;
-            self.push(format_args!(
-                "<rect x=\"{x:.1}\" y=\"12\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
-            ));
-            self.text((x + 14.0, 22.0), "start", Escaped(name));
+            self.shapes.push(Shape::Bar { at: (x, 12.0), size: (10.0, 10.0), colour, opacity: 1.0 });
+            self.text((x + 14.0, 22.0), Anchor::Start, name);
         }
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{}</svg>\n",
-            self.body
-        )
+        Drawing { size: (WIDTH, HEIGHT), shapes: self.shapes }
     }
 }
 
@@ -293,25 +287,6 @@ fn number(value: f64) -> String {
         format!("{value:e}")
     } else {
         format!("{}", (value * 1e6).round() / 1e6)
-    }
-}
-
-/// Text as it stands in SVG and HTML.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                other => f.write_char(other)?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -337,7 +312,8 @@ mod tests {
     #[test]
     fn names_cannot_become_markup() {
         let svg =
-            histogram("<script>", "a & b", &[Series { name: "x\"y", colour: BLUE, values: &[0.5] }], &[]);
+            histogram("<script>", "a & b", &[Series { name: "x\"y", colour: BLUE, values: &[0.5] }], &[])
+                .svg();
         assert!(svg.contains("&lt;script&gt;") && svg.contains("a &amp; b") && svg.contains("x&quot;y"));
         assert!(!svg.contains("<script"));
     }
@@ -345,7 +321,8 @@ mod tests {
     #[test]
     fn a_histogram_of_nothing_is_a_picture_too() {
         let svg =
-            histogram("none", "score", &[Series { name: "no", colour: BLUE, values: &[] }], &[(0.5, "t")]);
+            histogram("none", "score", &[Series { name: "no", colour: BLUE, values: &[] }], &[(0.5, "t")])
+                .svg();
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && !svg.contains("NaN"));
     }
 }

@@ -74,6 +74,11 @@ impl Probes {
         Ok(())
     }
 
+    /// Whether any of them belongs to a photo.
+    pub(super) fn are_grouped(&self) -> bool {
+        self.probes.iter().any(|probe| !probe.group.is_empty())
+    }
+
     /// What a backend answers; with a `depth`, the first so many rows of each probe too.
     pub(super) async fn ask(&self, asking: &Asking<'_>, depth: Option<usize>) -> anyhow::Result<Answers> {
         let (snapshot, count) = (asking.snapshot, self.probes.len());

@@ -12,7 +12,7 @@ use crate::cli::output::{Format, Output, table};
 use crate::cli::settings::SettingsArgs;
 use crate::domain::{Margin, Origin, Threshold};
 use crate::gallery::store::{Import, ImportOptions, Store, StoreError};
-use crate::gallery::{Place, PrototypeRecord, Snapshot, formats};
+use crate::gallery::{Identity, Place, PrototypeRecord, Snapshot, formats};
 use crate::quality::select::{self, Choice, Plan, Selection};
 use crate::quality::standing::standings;
 use crate::quality::validate::{Outcome, share};
@@ -36,7 +36,7 @@ pub(in crate::cli) struct SelectArgs {
     /// Write what is chosen here, as JSON lines that `gallery import` reads.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Put what is chosen into a new gallery of the data folder, with the model, threshold and margin of the one that it is chosen from.
+    /// Put what is chosen into a new gallery of the data folder, with the model, thresholds and margins of the one that it is chosen from.
     #[arg(long, value_name = "NAME")]
     into: Option<String>,
     /// How the report looks; jsonl is one person a line.
@@ -176,11 +176,26 @@ fn import(
         norm: Some(profile.norm),
         threshold: threshold.or(profile.threshold),
         min_margin: min_margin.or(profile.min_margin),
+        identities: own_limits(snapshot, (threshold, min_margin)),
+        generation: Some(0),
     };
     let records = selections.iter().flat_map(|selection| selection.choices.iter().map(record)).collect();
     let mut store = Store::create_or_open(&args.faces.gallery.folder.path(settings)?)?;
     store.import(Import { gallery: name, options, records }, &mut |_| ())?;
     Ok(())
+}
+
+/// The thresholds and margins of identities, as far as those under which was chosen did not go over them.
+fn own_limits(
+    snapshot: &Snapshot,
+    (threshold, min_margin): (Option<Threshold>, Option<Margin>),
+) -> Vec<Identity> {
+    let kept = |one: Identity| Identity {
+        threshold: one.threshold.filter(|_| threshold.is_none()),
+        min_margin: one.min_margin.filter(|_| min_margin.is_none()),
+        ..one
+    };
+    snapshot.own_limits().into_iter().map(kept).collect()
 }
 
 impl Counts {

@@ -10,13 +10,14 @@ use serde::Serialize;
 use super::html;
 use super::probes::Probes;
 use super::{CutArgs, Ready, percent};
-use crate::cli::FoundWrong;
 use crate::cli::gallery::OneArgs;
 use crate::cli::output::{Format, Output, number, table};
 use crate::cli::settings::SettingsArgs;
-use crate::config::{ConfigError, Fallback, Settings};
+use crate::cli::{FoundWrong, Usage};
+use crate::config::{ConfigError, Fallback, OwnSetting, Settings};
 use crate::gallery::formats;
 use crate::gallery::store::Store;
+use crate::quality::ask::Asking;
 use crate::quality::compare::Agreement;
 use crate::quality::validate::{Case, Counts};
 use crate::telemetry;
@@ -34,6 +35,9 @@ pub(in crate::cli) struct ValidateArgs {
     labels: Option<PathBuf>,
     #[command(flatten)]
     cut: CutArgs,
+    /// One photo, one person: probes of one group (the key "group" of JSON lines) compete for a person, and who loses is displaced.
+    #[arg(long, requires = "probes")]
+    unique_in_group: bool,
     /// Which backend answers (backend.kind). Several, comma-separated, are compared with the first; another answer ends with 3.
     #[arg(long, value_name = "cpu|opencl|reference|auto", value_delimiter = ',')]
     backend: Vec<String>,
@@ -148,11 +152,14 @@ pub(in crate::cli) fn run(
         Some(path) => Probes::read(path, args.labels.as_deref(), &load()?)?,
         None => Probes::of_gallery(&load()?),
     };
+    if args.unique_in_group && !probes.are_grouped() {
+        return Err(Usage("--unique-in-group: expected probes with a group, got none".to_owned()).into());
+    }
     let runtime = crate::cli::runtime()?;
     let mut answered = Vec::new();
     for settings in &of_backends {
         let ready = Ready::new(settings, load()?)?;
-        let asking = ready.asking(cut);
+        let asking = Asking { unique_in_group: args.unique_in_group, ..ready.asking(cut) };
         let depth = (of_backends.len() > 1).then_some(args.top_k);
         answered.push((runtime.block_on(probes.ask(&asking, depth))?, ready));
     }
@@ -166,7 +173,7 @@ pub(in crate::cli) fn run(
         others.map(|(answers, ready)| Agreement::of(snapshot, ready.backend(), first, answers)).collect();
     let report = report(&args, (ready, &probes), &cases, backends);
     if let Some(path) = &args.html {
-        formats::write_text(path, &html::page(&report, &cases))?;
+        formats::write_whole(path, html::page(&report, &cases).as_bytes())?;
     }
     match args.format {
         Format::Json => output.json(&report)?,
@@ -189,7 +196,8 @@ fn settings_of(settings: &SettingsArgs, backends: &[String]) -> Result<Vec<Setti
         return Ok(vec![settings.load([])?]);
     }
     let of = |kind: &String| {
-        let mut settings = settings.load([format!("backend.kind={kind}")])?;
+        let mut settings = settings
+            .load([OwnSetting { origin: "flag --backend", setting: format!("backend.kind={kind}") }])?;
         settings.backend.fallback = Fallback::Fail;
         Ok(settings)
     };
@@ -247,6 +255,7 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         "recognized",
         "below threshold",
         "ambiguous",
+        "displaced",
         "wrong identity",
         "coverage",
         "nearest right",
@@ -257,6 +266,7 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         counts.recognized.to_string(),
         counts.below_threshold.to_string(),
         counts.ambiguous.to_string(),
+        counts.displaced.to_string(),
         counts.wrong_identity.to_string(),
         percent(report.coverage),
         percent(report.top1),

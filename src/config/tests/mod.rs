@@ -18,6 +18,7 @@ fn sources(file: Option<&Path>, environment: &[(&str, &str)], flags: &[&str]) ->
         file: file.map(Path::to_owned),
         environment,
         flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        own: Vec::new(),
     }
 }
 

@@ -129,6 +129,17 @@ fn a_faulty_file_does_not_hide_the_faults_of_other_sources() {
     assert_eq!(lines(&error), expected);
 }
 
+/// A command's own flag wins over all else, and a fault of it names the flag that was typed.
+#[test]
+fn a_commands_own_flags_are_named_as_they_were_typed() {
+    let own = |setting: &str| OwnSetting { origin: "flag --backend", setting: setting.to_owned() };
+    let flags = ["backend.kind=opencl"];
+    let with = |setting| load(&Sources { own: vec![own(setting)], ..sources(None, &[], &flags) });
+    assert_eq!(with("backend.kind=cpu"), with_flags(&["backend.kind=cpu"]));
+    let [told] = &lines(&with("backend.kind=foo").unwrap_err())[..] else { panic!("one fault") };
+    assert!(told.ends_with("got \"foo\" (from flag --backend)"), "{told}");
+}
+
 #[test]
 fn a_file_that_is_no_mapping_is_refused_with_the_place() {
     let first = |text: &[u8]| of_file(text).unwrap_err().remove(0);

@@ -76,9 +76,9 @@ pub fn write_jsonl<'a>(path: &Path, lines: impl Iterator<Item = ExportLine<'a>>)
     file.put_in_place()
 }
 
-/// Writes a text, whole or not at all, and over nothing but a regular file.
-pub fn write_text(path: &Path, text: &str) -> Result<(), FormatError> {
-    Complete::write(path, |out| out.write_all(text.as_bytes()))?.put_in_place()
+/// Writes a file of any kind, whole or not at all, and over nothing but a regular file.
+pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FormatError> {
+    Complete::write(path, |out| out.write_all(content))?.put_in_place()
 }
 
 fn refused(path: &Path, reason: &str) -> FormatError {

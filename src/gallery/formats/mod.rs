@@ -19,7 +19,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use error::{FormatError, Problem};
-pub use export::{ExportFiles, ExportLine, write_jsonl, write_prototypes, write_text};
+pub use export::{ExportFiles, ExportLine, write_jsonl, write_prototypes, write_whole};
 
 use super::{OnProgress, Place, ProbeRecord, PrototypeRecord};
 use crate::domain::{MAX_DIM, Origin, check_name};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::{FormatError, Problem, input};
-use crate::gallery::Place;
+use crate::gallery::{Place, files};
 
 /// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
@@ -57,7 +57,7 @@ fn write_beside(
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> io::Result<NamedTempFile> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let temporary = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    let temporary = files::temporary_in(folder.unwrap_or(Path::new(".")), "")?;
     let mut out = BufWriter::with_capacity(WRITE_BYTES, temporary.as_file());
     fill(&mut out)?;
     out.flush()?;

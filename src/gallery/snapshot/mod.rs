@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::compact::{Labels, Packed};
-use super::profile::GalleryProfile;
+use super::profile::{GalleryProfile, Identity};
 use crate::domain::{Margin, Matrix, Origin, Threshold};
 
 pub use builder::{NewRow, SnapshotBuilder};
@@ -127,6 +127,17 @@ impl Snapshot {
     /// The persons, in the order of their first prototypes.
     pub fn identities(&self) -> impl ExactSizeIterator<Item = IdentityView<'_>> + DoubleEndedIterator {
         (0..self.identity_count()).map(|place| self.identity(place))
+    }
+
+    /// The persons who have a threshold or a least margin of their own.
+    pub fn own_limits(&self) -> Vec<Identity> {
+        let own = self.identities().filter(|one| one.threshold.is_some() || one.min_margin.is_some());
+        let identity = |one: IdentityView<'_>| Identity {
+            name: one.name.to_owned(),
+            threshold: one.threshold,
+            min_margin: one.min_margin,
+        };
+        own.map(identity).collect()
     }
 
     /// The person at a place among [`Self::identities`].

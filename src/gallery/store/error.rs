@@ -89,6 +89,18 @@ pub enum StoreError {
         /// As asked.
         got: String,
     },
+    /// The gallery is no longer what it was when the caller looked at it; nothing was changed.
+    #[error(
+        "gallery {gallery:?}: expected generation {expected}, got {got}: somebody else changed it meanwhile, so look again"
+    )]
+    Changed {
+        /// Which gallery.
+        gallery: String,
+        /// As the caller saw it; 0 where it was not there.
+        expected: u64,
+        /// As it is; 0 where it is not there.
+        got: u64,
+    },
     /// An import of nothing.
     #[error("expected at least one prototype, got none")]
     NoRecords,

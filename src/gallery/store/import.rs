@@ -9,7 +9,7 @@ use super::{
     removed, schema,
 };
 use crate::domain::{MAX_DIM, Margin, NormPolicy, Threshold, check_name};
-use crate::gallery::{GalleryProfile, OnProgress, PrototypeRecord};
+use crate::gallery::{GalleryProfile, Identity, OnProgress, PrototypeRecord};
 
 /// What is to be imported.
 #[derive(Debug)]
@@ -33,6 +33,10 @@ pub struct ImportOptions {
     pub threshold: Option<Threshold>,
     /// The gallery's own least margin. Unsaid: none.
     pub min_margin: Option<Margin>,
+    /// Thresholds and margins of identities, given to those of them that the import makes.
+    pub identities: Vec<Identity>,
+    /// The generation that the gallery must have, 0 where it must not be there: for whoever looked at it before. Unsaid: any.
+    pub generation: Option<u64>,
 }
 
 /// What an import did.
@@ -70,6 +74,7 @@ impl Store {
         }
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let found = find_gallery(&transaction, import.gallery)?;
+        check_generation(&import, found)?;
         let created = found.is_none();
         let key = match found {
             Some(key) => key,
@@ -88,7 +93,7 @@ impl Store {
             return Err(StoreError::IndicesSpent { gallery: profile.name, indices_left, got });
         }
         let rows = import.records.len();
-        let writer = Writer::new(&transaction, key, &profile)?;
+        let writer = Writer::new(&transaction, key, &profile, &import.options.identities)?;
         let written = writer.add_all(import.records, on_progress)?;
         let generation = key.generation + 1;
         let next_index = key.next_index + rows as u64;
@@ -148,6 +153,17 @@ fn create_gallery(
         ":created_ms": now_ms(),
     })?;
     Ok(GalleryKey { number, next_index, generation })
+}
+
+/// Checks that the gallery is as it was when the caller looked at it.
+fn check_generation(import: &Import<'_>, found: Option<GalleryKey>) -> Result<(), StoreError> {
+    let got = found.map_or(0, |key| key.generation);
+    match import.options.generation {
+        Some(expected) if expected != got => {
+            Err(StoreError::Changed { gallery: import.gallery.to_owned(), expected, got })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Checks that the gallery has what the caller says it has.

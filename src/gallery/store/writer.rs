@@ -6,8 +6,8 @@ use std::collections::hash_map::Entry;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, named_params};
 
 use super::{GalleryKey, RecordProblem, StoreError, now_ms, row, schema};
-use crate::domain::{Embedding, Prototype, PrototypeKey, check_name};
-use crate::gallery::{GalleryProfile, OnProgress, Place, Progress, PrototypeRecord, Stage};
+use crate::domain::{Embedding, Margin, Prototype, PrototypeKey, Threshold, check_name};
+use crate::gallery::{GalleryProfile, Identity, OnProgress, Place, Progress, PrototypeRecord, Stage};
 
 /// Prototypes between two reports of progress.
 const REPORT_ROWS: usize = 4096;
@@ -19,6 +19,8 @@ pub(super) struct Writer<'a> {
     profile: &'a GalleryProfile,
     insert: CachedStatement<'a>,
     identities: HashMap<String, i64>,
+    /// Thresholds and margins of identities, should they be made.
+    limits: HashMap<&'a str, &'a Identity>,
     /// Where the records written so far stood, in their order.
     places: Vec<Place>,
     /// As the file had them, before normalising.
@@ -42,6 +44,7 @@ impl<'a> Writer<'a> {
         db: &'a Transaction<'_>,
         gallery: GalleryKey,
         profile: &'a GalleryProfile,
+        limits: &'a [Identity],
     ) -> Result<Self, StoreError> {
         let insert = db.prepare_cached(
             "INSERT INTO prototypes
@@ -55,6 +58,7 @@ impl<'a> Writer<'a> {
             profile,
             insert,
             identities: HashMap::new(),
+            limits: limits.iter().map(|one| (one.name.as_str(), one)).collect(),
             places: Vec::new(),
             raw: Vec::new(),
             bytes: Vec::new(),
@@ -141,10 +145,18 @@ impl<'a> Writer<'a> {
         if let Some(number) = found {
             return Ok(*entry.insert(number));
         }
-        let mut insert =
-            self.db.prepare_cached("INSERT INTO identities (gallery, name) VALUES (:gallery, :name)")?;
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO identities (gallery, name, threshold, min_margin)
+             VALUES (:gallery, :name, :threshold, :min_margin)",
+        )?;
+        let limits = self.limits.get(name);
         self.written.identities += 1;
-        Ok(*entry.insert(insert.insert(params)?))
+        Ok(*entry.insert(insert.insert(named_params! {
+            ":gallery": self.gallery.number,
+            ":name": name,
+            ":threshold": limits.and_then(|one| one.threshold).map(Threshold::get),
+            ":min_margin": limits.and_then(|one| one.min_margin).map(Margin::get),
+        })?))
     }
 
     /// Says which prototype has the name already.

@@ -2,7 +2,7 @@
 
 use super::proto;
 use crate::config::Promotion;
-use crate::shadow::bounds::{CONFIDENCE, interval};
+use crate::domain::bounds::{CONFIDENCE, interval};
 use crate::shadow::evidence::Evidence;
 use crate::shadow::gate::{self, Condition};
 use crate::shadow::record::{Machine, Record, SideRecord};

@@ -1,7 +1,7 @@
 //! What is doubtful in a labelled gallery, and what would change without it. Nothing is changed here.
 //!
 //! All of it is read from how each prototype stands among the others ([`Standing`]), and from the scores among those of one identity. A prototype
-//! is *misplaced* where another identity has one nearer than its own has, an *outlier* where the nearest of its own stays below the threshold, a *duplicate*
+//! is *misplaced* where another identity has one nearer than its own has, *tied* where one exactly as near, an *outlier* where the nearest of its own stays below the threshold, a *duplicate*
 //! where the nearest of its own is nearly the same. Two identities may be one person (*split*), and one may be two (*merged*).
 
 mod effect;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::standing::{Standing, in_order};
+use super::standing::{Nearness, Standing};
 use super::validate::{Outcome, Place};
 use crate::engine::Ranked;
 use crate::gallery::Snapshot;
@@ -81,14 +81,16 @@ pub struct Findings {
     pub confusable: Vec<Pair>,
     /// Prototypes nearer to another identity than to their own.
     pub misplaced: Vec<Doubt>,
+    /// Prototypes exactly as near to another identity as to their own.
+    pub tied: Vec<Doubt>,
     /// Prototypes whose nearest of their own is below the threshold.
     pub outliers: Vec<Doubt>,
     /// Prototypes nearly the same as an earlier one of their own identity.
     pub duplicates: Vec<Doubt>,
     /// Identities that may be another.
     pub split: Vec<Split>,
-    /// How many of each kind there are in all: confusable, misplaced, outliers, duplicates, split.
-    pub counts: [usize; 5],
+    /// How many of each kind there are in all: confusable, misplaced, tied, outliers, duplicates, split.
+    pub counts: [usize; 6],
 }
 
 /// Looks through the standings of all rows of a gallery.
@@ -103,11 +105,13 @@ pub fn find(
     let by_own = |one: &&Standing| score(one.own);
     let lead = |one: &&Standing| score(rival(one)) - score(one.own);
 
-    let mut misplaced: Vec<&Standing> = standings
-        .iter()
-        .filter(|one| matches!((one.own, rival(one)), (Some(own), Some(other)) if in_order(snapshot, &other, &own).is_lt()))
-        .collect();
+    let with = |nearness: Nearness| standings.iter().filter(move |one| one.nearness() == Some(nearness));
+    let mut misplaced: Vec<&Standing> = with(Nearness::Nearer).collect();
     misplaced.sort_by(|a, b| lead(b).total_cmp(&lead(a)).then(index(snapshot, a).cmp(&index(snapshot, b))));
+
+    // Those that are nearest to both first.
+    let mut tied: Vec<&Standing> = with(Nearness::AsNear).collect();
+    tied.sort_by(|a, b| by_own(b).total_cmp(&by_own(a)).then(index(snapshot, a).cmp(&index(snapshot, b))));
 
     let mut outliers: Vec<&Standing> = standings
         .iter()
@@ -128,13 +132,15 @@ pub fn find(
 
     let confusable = confusable(snapshot, standings);
     let split = split(snapshot, standings, &cut);
-    let counts = [confusable.len(), misplaced.len(), outliers.len(), duplicates.len(), split.len()];
+    let counts =
+        [confusable.len(), misplaced.len(), tied.len(), outliers.len(), duplicates.len(), split.len()];
     let doubts = |list: Vec<&Standing>| -> Vec<Doubt> {
         list.into_iter().take(wanted.most).map(|one| Doubt::of(snapshot, one)).collect()
     };
     Findings {
         confusable: confusable.into_iter().take(wanted.most).collect(),
         misplaced: doubts(misplaced),
+        tied: doubts(tied),
         outliers: doubts(outliers),
         duplicates: doubts(duplicates),
         split: split.into_iter().take(wanted.most).collect(),

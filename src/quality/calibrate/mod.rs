@@ -4,11 +4,15 @@
 //! - *mated*, with its own row left out, where its person has another: not naming its person is a miss (FNIR);
 //! - *non-mated*, with its whole person left out, so that it is a stranger's: naming anybody is a false positive (FPIR).
 //!
-//! Rates are means over persons, each of whom counts once ([`resample`]).
-//! What is named is what [`decision`](crate::recognize::decision) says under a cut. Confidence comes from resampling identities
-//! ([`resample`]). The pair is recommended that misses least among those whose false positives stay below the wished-for rate at 95 % confidence.
+//! Rates are means over persons, each of whom counts once; their intervals come from resampling identities ([`resample`]).
+//! What is named is what [`decision`](crate::recognize::decision) says under a cut.
+//!
+//! Two pairs of threshold and margin are told apart. The *estimated* one misses least among those under which no more false positives were found than
+//! wished for: the best guess, and sooner too kind than not. The *promised* one misses least among those of which it can be promised that false positives stay
+//! below the wished-for rate, at 95 % confidence ([`promise`] says what that means); it misses more, and where there are few persons there is none.
 
 pub mod pairs;
+pub mod promise;
 pub mod resample;
 pub mod split;
 
@@ -18,10 +22,8 @@ use super::standing::{Conclusion, Standing};
 use crate::domain::{Margin, Threshold};
 use crate::gallery::Snapshot;
 use crate::recognize::decision::{Cut, Decision, conclude};
-use resample::{Rate, Resampler, Trials, needed, unseen};
-
-/// Margins that are tried, 0 among them.
-const MARGINS: usize = 41;
+use promise::{MARGINS, WORTH};
+use resample::{Rate, Resampler, Trials};
 
 /// Thresholds and margins are multiples of this: more digits would be read from noise.
 const STEP: f64 = 1e-4;
@@ -64,6 +66,8 @@ pub struct Calibration {
     of_non_mated: Vec<u32>,
     mated_trials: Trials,
     non_mated_trials: Trials,
+    /// Margins to choose from, ascending, 0 among them.
+    margins: Vec<f32>,
 }
 
 /// The rates under one cut.
@@ -81,20 +85,41 @@ pub struct Rates {
     pub wrong: Rate,
 }
 
+/// A pair of threshold and margin, and what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// The pair, and the rates that were found.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// What the rate of false positives stays below at 95 % confidence, though the pair was chosen by the same persons ([`promise`]).
+    pub at_most: f64,
+}
+
 /// What is recommended for a wished-for rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
     /// The wished-for rate of false positives.
     pub wished: f64,
-    /// The pair and what it leads to.
-    #[serde(flatten)]
-    pub rates: Rates,
-    /// What the rate of false positives stays below at 95 % confidence.
-    pub at_most: f64,
-    /// Whether that is no more than what was wished for.
-    pub promised: bool,
-    /// Identities that it takes to promise so low a rate at all.
-    pub identities_needed: usize,
+    /// The pair that misses least among those under which no more false positives were found. That promises nothing. Absent where there is none.
+    pub estimated: Option<Pair>,
+    /// The pair that misses least among those of which it can be promised that false positives stay below the wished-for rate. Absent where there is none.
+    pub promised: Option<Pair>,
+    /// Why there is none.
+    pub why_not: Option<WhyNot>,
+    /// Identities that it takes to promise so low a rate at all; absent where no number would do, if as large a share of them is named.
+    pub identities_needed: Option<usize>,
+}
+
+/// Why nothing can be promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyNot {
+    /// It takes more identities.
+    TooFewIdentities,
+    /// More identities like these would not do: where strangers are refused as often as wished for, nobody is recognised.
+    NotToldApart,
+    /// No identity has two embeddings, so nobody could be missed.
+    NoMatedSearch,
 }
 
 /// Draws of identities, and what they are drawn from.
@@ -133,6 +158,7 @@ impl Calibration {
         Self {
             mated_trials: resampler.trials(&of_mated),
             non_mated_trials: resampler.trials(&of_non_mated),
+            margins: margins(&mated),
             of_mated,
             of_non_mated,
             mated,
@@ -164,9 +190,9 @@ impl Calibration {
         Rates {
             threshold: under.threshold.get(),
             min_margin: under.min_margin.get(),
-            false_positives: self.resampler.rate(&named, &self.non_mated_trials),
-            misses: self.resampler.rate(&missed, &self.mated_trials),
-            wrong: self.resampler.rate(&wrong, &self.mated_trials),
+            false_positives: self.resampler.rate(&named, &self.non_mated_trials, WORTH),
+            misses: self.resampler.rate(&missed, &self.mated_trials, 1),
+            wrong: self.resampler.rate(&wrong, &self.mated_trials, 1),
         }
     }
 
@@ -179,29 +205,63 @@ impl Calibration {
         (mean(&self.named(under), &self.non_mated_trials), mean(&missed, &self.mated_trials))
     }
 
-    /// What the rate of false positives under a cut stays below at 95 % confidence; no less than what can be said of so few identities.
-    pub fn at_most(&self, under: Cut) -> f64 {
-        self.resampler.upper(&self.named(under), &self.non_mated_trials).max(unseen(self.identities()))
-    }
-
+    /// The share of each person's non-mated searches that name somebody, where any does.
     fn named(&self, under: Cut) -> Vec<(u32, f64)> {
         events(&self.non_mated, &self.of_non_mated, |one| one.names(under))
     }
 
-    /// The pair that misses least among those whose false positives stay below `wished`; where so few identities cannot promise that, among
-    /// those without any false positive.
+    /// False positives as a promise counts them.
+    fn counted(&self, under: Cut) -> u64 {
+        promise::counted(self.named(under).iter().map(|(_, share)| *share))
+    }
+
+    /// The pairs that miss least: among those under which no more false positives were found than wished for, and among those of which that can be
+    /// promised.
     pub fn recommend(&self, wished: f64) -> Recommendation {
-        let can = unseen(self.identities()) <= wished;
-        let is_met = |under: Cut| {
-            if can {
-                self.at_most(under) <= wished
-            } else {
-                !self.non_mated.iter().any(|one| one.names(under))
-            }
+        let tried = self.margins.len();
+        let most = promise::most_events(wished, self.identities(), tried);
+        let promised = most.and_then(|most| self.best(&|under| self.counted(under) <= most));
+        let estimated = self.best(&|under| self.shares(under).0 <= wished);
+        let fewest = self.fewest_named();
+        let identities_needed = fewest.and_then(|named| promise::needed(wished, named, tried));
+        let why_not = match promised {
+            Some(_) => None,
+            None if self.mated.is_empty() => Some(WhyNot::NoMatedSearch),
+            None if estimated.is_some() => Some(WhyNot::TooFewIdentities),
+            None => Some(WhyNot::NotToldApart),
         };
-        let pairs = self.margins().into_iter().map(|margin| {
-            let under = self.tightened(self.least_threshold(margin, &is_met));
-            (self.shares(under), under)
+        let pair = |under: Cut| Pair {
+            rates: self.rates(under),
+            at_most: promise::at_most(self.counted(under), self.identities(), tried),
+        };
+        Recommendation {
+            wished,
+            estimated: estimated.map(pair),
+            promised: promised.map(pair),
+            why_not,
+            identities_needed,
+        }
+    }
+
+    /// The least rate of false positives under which anybody is recognised.
+    fn fewest_named(&self) -> Option<f64> {
+        let least = |margin: f32| {
+            let led = self.mated.iter().filter(|one| one.is_right && one.names(cut(-1.0, margin)));
+            let highest = led.map(|one| one.score).max_by(f32::total_cmp)?;
+            Some(self.shares(cut(highest, margin)).0)
+        };
+        self.margins.iter().filter_map(|&margin| least(margin)).min_by(f64::total_cmp)
+    }
+
+    /// The pair that misses least among those that meet a condition, which stricter thresholds meet too; `None` where none does under which anybody
+    /// is recognised.
+    fn best(&self, is_met: &dyn Fn(Cut) -> bool) -> Option<Cut> {
+        if self.mated.is_empty() {
+            return None;
+        }
+        let pairs = self.margins.iter().filter_map(|&margin| {
+            let under = self.tightened(self.least_threshold(margin, is_met)?);
+            Some((self.shares(under), under)).filter(|((_, missed), _)| *missed < 1.0)
         });
         // Of those that miss as little the one that names fewest strangers; then the one with the greater threshold, which is the lesser
         // margin: a gallery of one person knows no margin.
@@ -209,28 +269,12 @@ impl Calibration {
             let by_threshold = other.threshold.get().total_cmp(&under.threshold.get());
             missed.total_cmp(other_missed).then(named.total_cmp(other_named)).then(by_threshold)
         });
-        let under = best.map_or_else(|| cut(1.0, 0.0), |(_, under)| under);
-        let at_most = self.at_most(under);
-        Recommendation {
-            wished,
-            rates: self.rates(under),
-            at_most,
-            promised: at_most <= wished && !self.mated.is_empty(),
-            identities_needed: needed(wished),
-        }
+        best.map(|(_, under)| under)
     }
 
-    /// Margins to try: even steps from none to what half of the mated searches have.
-    pub fn margins(&self) -> Vec<f32> {
-        let mut leads: Vec<f32> =
-            self.mated.iter().filter(|one| one.is_right).filter_map(|one| one.margin).collect();
-        leads.sort_by(f32::total_cmp);
-        let most = leads.get(leads.len() / 2).copied().unwrap_or(0.0);
-        let mut margins: Vec<f32> = (0..MARGINS)
-            .map(|step| on_grid(f64::from(most) * step as f64 / (MARGINS - 1) as f64) as f32)
-            .collect();
-        margins.dedup();
-        margins
+    /// The greatest margin among which is chosen: what half of the mated searches have.
+    pub fn most_margin(&self) -> f32 {
+        self.margins.last().copied().unwrap_or(0.0)
     }
 
     /// The same margin with a threshold under which no more is missed and fewer strangers are named, where there is one: half way between
@@ -251,8 +295,8 @@ impl Calibration {
         }
     }
 
-    /// The least threshold under which, with this margin, false positives are few enough.
-    fn least_threshold(&self, margin: f32, is_met: &dyn Fn(Cut) -> bool) -> Cut {
+    /// The least threshold that meets a condition with this margin, where one does.
+    fn least_threshold(&self, margin: f32, is_met: &dyn Fn(Cut) -> bool) -> Option<Cut> {
         // Scores of strangers that the margin does not refuse, descending: only past one of them something changes.
         let free = cut(-1.0, margin);
         let scores: Vec<f32> =
@@ -262,6 +306,10 @@ impl Calibration {
             Some(score) => cut(on_grid(f64::from(*score) + STEP * 1e-3) as f32, margin),
             None => free,
         };
+        // No threshold refuses a score that is as high as they come.
+        if !is_met(past(0)) {
+            return None;
+        }
         let (mut sure, mut unsure) = (0, scores.len() + 1);
         // More named is never fewer false positives.
         while unsure - sure > 1 {
@@ -272,8 +320,19 @@ impl Calibration {
                 unsure = middle;
             }
         }
-        past(sure)
+        Some(past(sure))
     }
+}
+
+/// Margins to choose from: even steps from none to what half of the mated searches have. No false positive has a say in them.
+fn margins(mated: &[Search]) -> Vec<f32> {
+    let mut leads: Vec<f32> = mated.iter().filter(|one| one.is_right).filter_map(|one| one.margin).collect();
+    leads.sort_by(f32::total_cmp);
+    let most = leads.get(leads.len() / 2).copied().unwrap_or(0.0);
+    let step = |step: usize| on_grid(f64::from(most) * step as f64 / (MARGINS - 1) as f64) as f32;
+    let mut margins: Vec<f32> = (0..MARGINS).map(step).collect();
+    margins.dedup();
+    margins
 }
 
 /// For each identity of which searches are so, the share of its searches; `of` says how many it has.
@@ -307,75 +366,4 @@ pub fn cut(threshold: f32, min_margin: f32) -> Cut {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DRAWS: Draws = Draws { draws: 500, seed: 1 };
-
-    /// 600 persons of a search each way. Strangers score up to 0.5 in even steps; persons from 0.4 up, led by 0.3.
-    fn calibration() -> Calibration {
-        let mated = (0..600).map(|identity| Search {
-            identity,
-            score: 0.4 + identity as f32 / 1200.0,
-            margin: Some(0.3),
-            is_right: identity % 100 != 7,
-        });
-        let non_mated = (0..600).map(|identity| Search {
-            identity,
-            score: identity as f32 / 1200.0,
-            margin: Some(0.05),
-            is_right: false,
-        });
-        Calibration::of_searches(mated.collect(), non_mated.collect(), 600, DRAWS)
-    }
-
-    #[test]
-    fn a_margin_that_no_stranger_has_makes_the_threshold_needless() {
-        let best = calibration().recommend(0.01);
-        assert!(best.promised && best.rates.min_margin > 0.05, "{best:?}");
-        // Six of six hundred are nearest to somebody else, whatever the threshold.
-        assert!((best.rates.misses.rate - 0.01).abs() < 1e-9, "{best:?}");
-        assert!((best.rates.wrong.rate - 0.01).abs() < 1e-9 && best.rates.false_positives.rate <= 0.0);
-    }
-
-    /// A wished-for rate is the most that is accepted, not a reason to name strangers for nothing.
-    #[test]
-    fn no_stranger_is_named_where_that_finds_nobody() {
-        let search = |identity: u32, score: f32, is_right| Search { identity, score, margin: None, is_right };
-        let mated = (0..12).map(|identity| search(identity, 0.95 + identity as f32 / 1000.0, true));
-        let non_mated =
-            (0..12).map(|identity| search(identity, if identity < 2 { 0.94 } else { 0.5 }, false));
-        let calibration = Calibration::of_searches(mated.collect(), non_mated.collect(), 12, DRAWS);
-        let best = calibration.recommend(0.9);
-        assert!(best.rates.false_positives.rate <= 0.0 && best.rates.misses.rate <= 0.0, "{best:?}");
-        assert!((best.rates.threshold - 0.945).abs() < 2e-4, "{best:?}");
-    }
-
-    #[test]
-    fn the_least_threshold_is_the_first_that_keeps_the_rate() {
-        let calibration = calibration();
-        let under = calibration.least_threshold(0.0, &|under| calibration.shares(under).0 <= 0.1);
-        // 60 of 600 reach 540 / 1200.
-        assert!((under.threshold.get() - 0.4493).abs() < 2e-4, "{under:?}");
-        assert!(calibration.shares(cut(under.threshold.get() - 0.001, 0.0)).0 > 0.1);
-    }
-
-    #[test]
-    fn too_few_persons_promise_nothing() {
-        let calibration = calibration();
-        let best = calibration.recommend(0.001);
-        assert!(!best.promised && best.identities_needed == 2995, "{best:?}");
-        assert!(best.at_most > 0.001 && best.rates.false_positives.rate <= 0.0);
-        let none = Calibration::of_searches(Vec::new(), Vec::new(), 0, DRAWS).recommend(0.01);
-        assert!(!none.promised);
-    }
-
-    #[test]
-    fn rates_are_shares_of_their_own_searches() {
-        let rates = calibration().rates(cut(0.45, 0.0));
-        // 0.4 + i / 1200 >= 0.45 for i >= 60; of those six are of others.
-        assert!((rates.misses.rate - (600.0 - 534.0) / 600.0).abs() < 0.002, "{rates:?}");
-        assert!((rates.false_positives.rate - 0.1).abs() < 0.002, "{rates:?}");
-        assert!(rates.misses.low < rates.misses.rate && rates.misses.rate < rates.misses.high);
-    }
-}
+mod tests;

@@ -3,12 +3,17 @@
 //!
 //! A rate is the mean over identities of the share of each one's trials: a person counts once, however many photos there are. Otherwise one
 //! person of many photos under a wrong name would outweigh hundreds of others.
+//!
+//! Draws know nothing of events that were not seen, so of few events they are too sure. An interval is never narrower than Clopper and
+//! Pearson's ([`bounds`](crate::domain::bounds)) of the same identities.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-/// A rate, and where it would lie in 95 of 100 such samples of identities.
+use crate::domain::bounds::{CONFIDENCE, interval};
+
+/// A rate and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// As it was found.
@@ -70,20 +75,17 @@ impl Resampler {
         self.weights.chunks_exact(self.identities.max(1))
     }
 
-    /// The mean share over the identities that have trials; 0 of none.
-    pub fn rate(&self, events: &Events, trials: &Trials) -> Rate {
+    /// The mean share over the identities that have trials, 0 of none, with its interval; `worth` identities tell as much as one independent
+    /// one.
+    pub fn rate(&self, events: &Events, trials: &Trials, worth: usize) -> Rate {
         let rates = self.rates(events, trials);
         let sum: f64 = events.iter().map(|(_, share)| share).sum();
+        let (low, high) = exact(sum / worth as f64, trials.all / worth);
         Rate {
             rate: ratio(sum, trials.all as u64),
-            low: quantile(&rates, 0.025),
-            high: quantile(&rates, 0.975),
+            low: quantile(&rates, 0.025).min(low),
+            high: quantile(&rates, 0.975).max(high),
         }
-    }
-
-    /// What the rate stays below in 95 of 100 draws.
-    pub fn upper(&self, events: &Events, trials: &Trials) -> f64 {
-        quantile(&self.rates(events, trials), 0.95)
     }
 
     /// The rate of each draw, ascending.
@@ -109,16 +111,11 @@ fn quantile(ascending: &[f64], share: f64) -> f64 {
     ascending.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
 }
 
-/// What a rate may still be, at 95 % confidence, where none of so many identities showed an event: the exact bound 1 - 0.05^(1/n), about
-/// 3 / n (the rule of three).
-pub fn unseen(identities: usize) -> f64 {
-    if identities == 0 { 1.0 } else { 1.0 - 0.05_f64.powf(1.0 / identities as f64) }
-}
-
-/// How many identities it takes for [`unseen`] to be no more than `rate`.
-#[expect(clippy::cast_sign_loss, reason = "both logarithms are negative")]
-pub fn needed(rate: f64) -> usize {
-    (0.05_f64.ln() / (1.0 - rate).ln()).ceil() as usize
+/// Clopper and Pearson's interval of a sum of shares, rounded outwards to whole events.
+#[expect(clippy::cast_sign_loss, reason = "a sum of shares is not negative")]
+fn exact(sum: f64, identities: usize) -> (f64, f64) {
+    let at = |events: f64| interval(events as u64, identities as u64, CONFIDENCE);
+    (at(sum.floor()).0, at(sum.ceil()).1)
 }
 
 #[cfg(test)]
@@ -133,20 +130,31 @@ mod tests {
         assert_ne!(one.weights, Resampler::new(50, 20, 8).weights);
     }
 
-    /// Of 400 identities with a trial each and events in 40, the interval is the binomial's: 0.1 -+ 1.96 * 0.015.
+    /// Of 400 identities with a trial each and events in 40, the draws' interval is the binomial's, 0.1 -+ 1.96 * 0.015; Clopper and Pearson's is
+    /// 0.0724 to 0.1337.
     #[test]
     fn the_interval_of_independent_trials_is_the_binomials() {
         let resampler = Resampler::new(400, 4000, 1);
         let trials = resampler.trials(&[1; 400]);
         let events: Vec<(u32, f64)> = (0..40).map(|one| (one, 1.0)).collect();
-        let Rate { rate, low, high } = resampler.rate(&events, &trials);
-        assert!(
-            (rate - 0.1).abs() < 1e-12 && (low - 0.0706).abs() < 0.004 && (high - 0.1294).abs() < 0.004,
-            "{low} {high}"
-        );
-        assert!((resampler.upper(&events, &trials) - 0.1247).abs() < 0.004);
-        let none = resampler.rate(&[], &trials);
-        assert!([none.rate, none.low, none.high].iter().all(|rate| rate.to_bits() == 0), "{none:?}");
+        let Rate { rate, low, high } = resampler.rate(&events, &trials, 1);
+        assert!((rate - 0.1).abs() < 1e-12 && (low - 0.0706).abs() < 0.004, "{rate} {low}");
+        assert!((high - 0.1337).abs() < 1e-4, "{high}");
+        let rates = resampler.rates(&events, &trials);
+        assert!((quantile(&rates, 0.975) - 0.1294).abs() < 0.004);
+    }
+
+    #[test]
+    fn what_was_not_seen_may_be() {
+        let resampler = Resampler::new(400, 100, 1);
+        let none = resampler.rate(&[], &resampler.trials(&[1; 400]), 1);
+        assert!([none.rate, none.low].iter().all(|rate| rate.to_bits() == 0), "{none:?}");
+        assert!((none.high - (1.0 - 0.025_f64.powf(1.0 / 400.0))).abs() < 1e-12);
+        // As many identities that come in pairs are half as many.
+        let pairs = resampler.rate(&[], &resampler.trials(&[1; 400]), 2);
+        assert!((pairs.high - (1.0 - 0.025_f64.powf(1.0 / 200.0))).abs() < 1e-12);
+        let nobody = resampler.rate(&[], &resampler.trials(&[0; 400]), 1);
+        assert!(nobody.rate <= 0.0 && nobody.low <= 0.0 && nobody.high >= 1.0, "{nobody:?}");
     }
 
     /// The same share in a tenth as many identities is less certain, and many trials of one identity do not help.
@@ -154,16 +162,9 @@ mod tests {
     fn identities_count_not_their_trials() {
         let (many, few) = (Resampler::new(400, 2000, 1), Resampler::new(40, 2000, 1));
         let alone: Vec<(u32, f64)> = (0..40).map(|one| (one, 1.0)).collect();
-        let narrow = many.rate(&alone, &many.trials(&[1; 400]));
-        let wide = few.rate(&alone[..4], &few.trials(&[10; 40]));
+        let narrow = many.rate(&alone, &many.trials(&[1; 400]), 1);
+        let wide = few.rate(&alone[..4], &few.trials(&[10; 40]), 1);
         assert!((narrow.rate - wide.rate).abs() < 1e-12);
         assert!(wide.high - wide.low > 2.5 * (narrow.high - narrow.low));
-    }
-
-    #[test]
-    fn three_hundred_identities_promise_one_percent() {
-        assert_eq!((needed(0.01), needed(0.001)), (299, 2995));
-        assert!(unseen(299) <= 0.01 && unseen(298) > 0.01);
-        assert!((unseen(0) - 1.0).abs() < 1e-12);
     }
 }

@@ -5,38 +5,38 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-use super::resample::Rate;
-use super::{Calibration, Recommendation, cut};
+use super::{Calibration, Pair, Rates, Recommendation, cut};
 use crate::domain::{Embedding, NormPolicy};
 use crate::gallery::{NewRow, Snapshot, SnapshotBuilder};
 
-/// A recommendation from one half, and what it leads to on the other.
+/// What is recommended from one half, on the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Split {
+    /// The estimated pair, where there was one.
+    pub estimated: Option<Held>,
+    /// The promised pair, where there was one.
+    pub promised: Option<Held>,
+}
+
+/// A pair from one half, and what it leads to on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Held {
-    /// The threshold recommended.
-    pub threshold: f32,
-    /// The least margin recommended.
-    pub min_margin: f32,
-    /// False positives on the other half.
-    pub false_positives: Rate,
-    /// Misses on the other half.
-    pub misses: Rate,
+    /// The pair, and the rates on the other half.
+    #[serde(flatten)]
+    pub rates: Rates,
     /// Whether the 95 % interval of the false positives holds the wished-for rate or lies below it.
     pub held: bool,
 }
 
-impl Held {
+impl Split {
     /// What a recommendation leads to on persons that it was not made from.
     pub fn of(recommendation: &Recommendation, other: &Calibration) -> Self {
-        let Recommendation { wished, rates, .. } = recommendation;
-        let found = other.rates(cut(rates.threshold, rates.min_margin));
-        Self {
-            threshold: rates.threshold,
-            min_margin: rates.min_margin,
-            false_positives: found.false_positives,
-            misses: found.misses,
-            held: found.false_positives.low <= *wished,
-        }
+        let held = |pair: Pair| {
+            let rates = other.rates(cut(pair.rates.threshold, pair.rates.min_margin));
+            Held { rates, held: rates.false_positives.low <= recommendation.wished }
+        };
+        let Recommendation { estimated, promised, .. } = recommendation;
+        Self { estimated: estimated.map(held), promised: promised.map(held) }
     }
 }
 
@@ -64,7 +64,7 @@ pub fn of_identities(snapshot: &Snapshot, is_in: impl Fn(usize) -> bool) -> Snap
     let mut rows: Vec<usize> =
         (0..snapshot.row_count()).filter(|&row| is_in(snapshot.identity_of(row))).collect();
     rows.sort_by_key(|&row| snapshot.index(row));
-    let mut builder = SnapshotBuilder::new(snapshot.profile().clone(), Vec::new(), rows.len());
+    let mut builder = SnapshotBuilder::new(snapshot.profile().clone(), snapshot.own_limits(), rows.len());
     for row in rows {
         let view = snapshot.row(row);
         let values = snapshot.matrix().row(row).to_vec();

@@ -13,6 +13,7 @@ use crate::backend::opencl::cache;
 use crate::backend::opencl::choose::DeviceRecord;
 use crate::backend::opencl::lanes::{Tuning, Variant};
 use crate::config::CacheDir;
+use crate::gallery::files;
 
 /// The file's format: a file of another is not read.
 const FORMAT: u32 = 1;
@@ -82,14 +83,23 @@ pub(in crate::backend::opencl) fn save(
         driver: record.driver.clone(),
         variants,
     };
-    cache::make(&folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-    serde_json::to_writer_pretty(&mut file, &stored)?;
-    file.write_all(b"\n")?;
-    file.as_file().sync_all()?;
     let path = folder.join(file_name(record));
-    file.persist(&path)?;
+    write(&folder, &path, &stored).map_err(|error| {
+        // Whoever reads it asked for no file.
+        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    })?;
     Ok(Some(path))
+}
+
+fn write(folder: &Path, path: &Path, stored: &Stored) -> io::Result<()> {
+    cache::make(folder)?;
+    let temporary = files::temporary_in(folder, "")?;
+    let mut file = temporary.as_file();
+    serde_json::to_writer_pretty(file, stored)?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 fn read(path: &Path, record: &DeviceRecord) -> io::Result<Tuned> {
