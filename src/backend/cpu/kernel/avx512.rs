@@ -6,9 +6,9 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m512, __m512i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_and_si512,
-    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps,
-    _mm512_load_si512, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
+    __m512i, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_and_si512, _mm512_castsi512_ps,
+    _mm512_cmp_ps_mask, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_si512,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
     _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_ps,
 };
 use std::ops::Range;
@@ -20,10 +20,6 @@ use super::{
 use crate::config::Instructions;
 
 const OFFSET: u8 = 128;
-
-/// Groups a round of the loop over them, a multiple of every number of chains: the end of a short loop is foreseen, that of a long one costs as
-/// much as many multiplications.
-const UNROLLED: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel {
     instructions: Instructions::Avx512Vnni,
@@ -92,65 +88,26 @@ unsafe fn scan_tile<const W: usize, const CHAINS: usize, const P: usize>(
     unsafe {
         let sums = products::<W, CHAINS, P>(panels, tiles, panel, first);
         for (panel, sums) in (panel..).zip(&sums) {
-            let rows = RowNumbers::load(panels, panel * PANEL);
-            // Most tiles reach nothing: one branch for all of their probes.
-            let mut any = 0;
-            for (place, sum) in sums.iter().enumerate() {
-                any |= rows.reach(*sum, tiles, first + place).1;
-            }
-            if any == 0 {
-                continue;
-            }
-            for (probe, sum) in (first..).zip(sums) {
-                let (upper, reached) = rows.reach(*sum, tiles, probe);
-                let hit = hits.as_mut_ptr().add(hits.len());
-                _mm512_storeu_ps((&raw mut (*hit).upper).cast(), upper);
-                ((*hit).panel, (*hit).probe, (*hit).reached) =
-                    (panel as u32, probe as u32, u32::from(reached));
-                keep_if(u32::from(reached), hits);
-            }
-        }
-    }
-}
-
-/// What stands beside the rows of a panel.
-struct RowNumbers {
-    scales: __m512,
-    errors: __m512,
-    biases: __m512,
-}
-
-impl RowNumbers {
-    /// Of the panel that begins with this row.
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    #[expect(unsafe_code, reason = "loads from pointers into slices whose sizes the caller asserted")]
-    unsafe fn load(panels: &Panels<'_>, row: usize) -> Self {
-        // SAFETY: there are 16 values a row array from here on.
-        unsafe {
+            let row = panel * PANEL;
             let measures = _mm512_loadu_si512(panels.measures.as_ptr().add(row).cast());
             let scale_bits = _mm512_set1_epi32(Measures::SCALE.cast_signed());
-            Self {
-                scales: _mm512_castsi512_ps(_mm512_and_si512(measures, scale_bits)),
-                errors: _mm512_castsi512_ps(_mm512_slli_epi32::<16>(measures)),
-                biases: _mm512_loadu_ps(panels.biases.as_ptr().add(row)),
+            let scales = _mm512_castsi512_ps(_mm512_and_si512(measures, scale_bits));
+            let errors = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(measures));
+            let biases = _mm512_loadu_ps(panels.biases.as_ptr().add(row));
+            for (place, sum) in sums.iter().enumerate() {
+                let probe = first + place;
+                let scale = _mm512_mul_ps(scales, _mm512_set1_ps(*tiles.scales.get_unchecked(probe)));
+                let rest = _mm512_fmadd_ps(errors, _mm512_set1_ps(*tiles.norms.get_unchecked(probe)), biases);
+                let upper = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sum), scale, rest);
+                let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
+                let reached = u32::from(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut));
+                if reached != 0 {
+                    let hit = hits.as_mut_ptr().add(hits.len());
+                    _mm512_storeu_ps((&raw mut (*hit).upper).cast(), upper);
+                    ((*hit).panel, (*hit).probe, (*hit).reached) = (panel as u32, probe as u32, reached);
+                    keep_if(reached, hits);
+                }
             }
-        }
-    }
-
-    /// The upper ends of these rows' scores for a probe, given its products, and which of them reach its cut.
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    #[expect(unsafe_code, reason = "reads a value a probe of arrays whose sizes the caller asserted")]
-    unsafe fn reach(&self, sum: __m512i, tiles: &Tiles<'_>, probe: usize) -> (__m512, u16) {
-        // SAFETY: tiles hold a value for this probe in each array.
-        unsafe {
-            let scale = _mm512_mul_ps(self.scales, _mm512_set1_ps(*tiles.scales.get_unchecked(probe)));
-            let norm = _mm512_set1_ps(*tiles.norms.get_unchecked(probe));
-            let rest = _mm512_fmadd_ps(self.errors, norm, self.biases);
-            let upper = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, rest);
-            let cut = _mm512_set1_ps(*tiles.cuts.get_unchecked(probe));
-            (upper, _mm512_cmp_ps_mask::<_CMP_GE_OQ>(upper, cut))
         }
     }
 }
@@ -183,18 +140,18 @@ unsafe fn products<const W: usize, const CHAINS: usize, const P: usize>(
             }
         }
         let mut group = 0;
-        while group + UNROLLED <= groups {
-            for step in 0..UNROLLED {
+        while group + CHAINS <= groups {
+            for chain in 0..CHAINS {
                 let mut codes = [_mm512_setzero_si512(); P];
                 for place in 0..P {
-                    let at = rows[place].add((group + step) * PANEL_GROUP_BYTES);
+                    let at = rows[place].add((group + chain) * PANEL_GROUP_BYTES);
                     if first == 0 {
                         // The first tile fetches for all. A prefetch may name any address.
                         _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(FETCH_AHEAD).cast());
                     }
                     codes[place] = _mm512_load_si512(at.cast());
                 }
-                let (words, chain) = (probes.add((group + step) * W), step % CHAINS);
+                let words = probes.add((group + chain) * W);
                 for probe in 0..W {
                     let word = _mm512_set1_epi32(*words.add(probe));
                     for place in 0..P {
@@ -203,7 +160,7 @@ unsafe fn products<const W: usize, const CHAINS: usize, const P: usize>(
                     }
                 }
             }
-            group += UNROLLED;
+            group += CHAINS;
         }
         while group < groups {
             for probe in 0..W {
