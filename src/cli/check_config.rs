@@ -3,9 +3,11 @@
 use super::output::Output;
 use super::settings::SettingsArgs;
 use crate::gallery::store::{Store, StoreError};
+use crate::grpc::Tokens;
 
 pub(super) fn run(settings: &SettingsArgs, output: &mut Output) -> anyhow::Result<()> {
     let settings = settings.load([])?;
+    settings.server.tokens.as_deref().map(Tokens::load).transpose()?;
     let path = &settings.storage.path;
     match Store::open_read_only(path).and_then(|store| store.galleries()) {
         Ok(galleries) => {

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::ConfigError;
+use crate::grpc::TokensError;
 use output::Output;
 use settings::SettingsArgs;
 
@@ -138,7 +139,8 @@ struct FoundWrong(String);
 struct Usage(String);
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() || error.is::<Usage>() {
+    let of_tokens = |cause: &(dyn std::error::Error + 'static)| cause.is::<TokensError>();
+    if error.is::<ConfigError>() || error.is::<Usage>() || error.chain().any(of_tokens) {
         2
     } else if error.is::<FoundWrong>() {
         3

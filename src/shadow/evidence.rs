@@ -45,6 +45,13 @@ impl Evidence {
         }
     }
 
+    /// What was dropped does not count any more: it tells of how much was sampled, not of the backends.
+    pub fn forget_drops(&mut self) {
+        if let Some(count) = self.counts.get_mut(place(ShadowKind::Dropped)) {
+            *count = 0;
+        }
+    }
+
     /// Probes that ended like this.
     pub fn of(&self, kind: ShadowKind) -> u64 {
         self.counts.get(place(kind)).copied().unwrap_or(0)
@@ -118,6 +125,9 @@ mod tests {
         assert_eq!(evidence.soft(), 110_000);
         assert_eq!(evidence.compared(), 11_111_100);
         assert_eq!(evidence.sampled(), 111_111_111);
+        let mut without = evidence.clone();
+        without.forget_drops();
+        assert_eq!((without.sampled(), without.compared()), (11_111_111, 11_111_100));
         let text = serde_json::to_string(&evidence).unwrap();
         let restored: Evidence = serde_json::from_str(&text).unwrap();
         assert!(restored.is_sound());

@@ -281,6 +281,9 @@ impl Shadow {
         let share = share.clamp(0.0, 1.0);
         let mut ledger = self.shared.ledger();
         tracing::info!(target: TARGET, from = ledger.sampling, to = share, "the shadow's sampling is changed");
+        if ledger.sampling.to_bits() != share.to_bits() {
+            ledger.evidence.forget_drops();
+        }
         (ledger.sampling, ledger.urgent) = (share, true);
         drop(ledger);
         self.shared.show();

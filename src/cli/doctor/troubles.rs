@@ -177,8 +177,9 @@ impl Found<'_> {
             self.note(
                 Matter::Missing,
                 facts.conclusion.clone(),
-                "allow what there is (backend.opencl.allow_cpu_devices: true, or backend.opencl.device with a name or numbers), or install \
-                 the GPU's driver",
+                "without a GPU nothing: the CPU backend scans several times as fast as OpenCL does on a CPU. With one, install its driver. \
+                 To try OpenCL out, allow what there is (backend.opencl.allow_cpu_devices: true, or backend.opencl.device with a \
+                 name or numbers)",
             );
         }
     }

@@ -1,7 +1,7 @@
 //! `lookalike calibrate`: which threshold and margin suit a model, and how certain that is.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedU64ValueParser;
@@ -242,8 +242,10 @@ fn verdict(report: &Report, apply: Option<Apply>) -> anyhow::Result<()> {
     let best = &report.recommended;
     // Who asks for an estimate knows that it is one.
     let enough = apply == Some(Apply::Estimate) && best.why_not == Some(WhyNot::TooFewIdentities);
-    if let Some(text) = broken(report).filter(|_| !enough) {
-        return Err(FoundWrong(text).into());
+    match broken(report) {
+        Some(text) if enough => writeln!(io::stderr(), "warning: {text}")?,
+        Some(text) => return Err(FoundWrong(text).into()),
+        None => {}
     }
     for (kind, of) in KINDS {
         let splits = || report.splits.iter().filter_map(of);

@@ -278,12 +278,14 @@ impl Calibration {
     }
 
     /// The same margin with a threshold under which no more is missed and fewer strangers are named, where there is one: half way between
-    /// the lowest score of a person who is recognised and the highest stranger's below it.
+    /// the lowest score of a person who is recognised and the highest stranger's below it. Where the margin alone refuses enough, the strangers that it
+    /// refuses count too: what is asked of a gallery of one person, which knows no margin, is a threshold.
     fn tightened(&self, under: Cut) -> Cut {
         let recognised = self.mated.iter().filter(|one| one.is_right && one.names(under));
         let lowest = recognised.map(|one| one.score).fold(f32::INFINITY, f32::min);
         let margin = under.min_margin.get();
-        let below = |one: &&Search| one.score < lowest && one.names(cut(-1.0, margin));
+        let by_margin_alone = under.threshold.get() <= -1.0;
+        let below = |one: &&Search| one.score < lowest && (by_margin_alone || one.names(cut(-1.0, margin)));
         // They come by score, descending.
         match self.non_mated.iter().find(below) {
             Some(stranger) if lowest.is_finite() && stranger.score >= under.threshold.get() => {
