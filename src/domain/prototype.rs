@@ -117,11 +117,16 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(NameError::TooLong(name.len()));
     }
-    match name.chars().find(|c| c.is_control() || is_invisible(*c)) {
+    match unprintable(name) {
         Some(control) if control.is_control() => Err(NameError::Control(control)),
         Some(invisible) => Err(NameError::Invisible(invisible)),
         None => Ok(()),
     }
+}
+
+/// The first character of a text that would do something to what it is printed on, or that nobody can see; joiners aside.
+pub fn unprintable(text: &str) -> Option<char> {
+    text.chars().find(|c| c.is_control() || is_invisible(*c))
 }
 
 #[cfg(test)]

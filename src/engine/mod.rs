@@ -91,6 +91,8 @@ pub struct Engine {
     choice: BackendChoice,
     /// How many of the choice's backends may answer, as configured.
     answering: usize,
+    /// Whether it compiles what it scans with, and is to do so before it serves.
+    compiles: bool,
     metrics: Arc<EngineMetrics>,
     /// Closed when the thread has ended.
     running: watch::Receiver<()>,
@@ -173,6 +175,7 @@ impl Engine {
         let (opened, choice) = std::sync::mpsc::channel();
         let (settings, seen) = (settings.clone(), Arc::clone(&state));
         let (wished, fallback) = (settings.kind, settings.fallback);
+        let warms_up = settings.opencl.warm_up_top_k.is_some();
         let metrics = Arc::new(EngineMetrics::default());
         let own = Arc::clone(&metrics);
         let (runs, running) = watch::channel(());
@@ -204,12 +207,14 @@ impl Engine {
         if wished == BackendKind::OpenCl && choice.active().backend != BackendName::OpenCl {
             metrics.backend_state(BackendName::OpenCl, BackendState::Down);
         }
+        let compiles = choice.active().backend == BackendName::OpenCl && warms_up;
         Ok(Self {
             commands: Some(commands),
             state,
             queue,
             choice,
             answering,
+            compiles,
             metrics,
             running,
             thread: Some(thread),
@@ -231,6 +236,11 @@ impl Engine {
     /// The backends that may answer, as configured: the one in use, and then what answers should it fail.
     pub fn backends(&self) -> &[Description] {
         &self.choice.backends[..self.answering]
+    }
+
+    /// Whether scans may have to wait for a compiler that should have run before them.
+    pub fn compiles(&self) -> bool {
+        self.compiles
     }
 
     /// Whether the backend in use can answer; where it cannot, another may, as configured.

@@ -15,4 +15,4 @@ pub mod store;
 
 pub use profile::{DEFAULT_GALLERY, GalleryProfile, Identity};
 pub use record::{OnProgress, Place, ProbeRecord, Progress, PrototypeRecord, Stage};
-pub use snapshot::{IdentityView, NewRow, RowView, Snapshot, SnapshotBuilder, SnapshotBytes};
+pub use snapshot::{FileId, IdentityView, NewRow, RowView, Snapshot, SnapshotBuilder, SnapshotBytes};

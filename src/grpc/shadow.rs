@@ -12,6 +12,7 @@ use super::proto::shadow_server::Shadow as Service;
 use super::serving::Serving;
 use super::status::{Violations, invalid};
 use super::{proto, reply};
+use crate::domain::unprintable;
 use crate::shadow::rollout::{MAX_REASON, by_hand};
 use crate::shadow::{Force, Shadow};
 use crate::telemetry::{Label, ShadowKind};
@@ -159,6 +160,12 @@ fn unknown_kind(name: &str) -> String {
 fn checked(reason: &str) -> Result<&str, Status> {
     if reason.len() > MAX_REASON {
         return Err(invalid("reason", format!("expected at most {MAX_REASON} bytes, got {}", reason.len())));
+    }
+    if let Some(found) = unprintable(reason) {
+        return Err(invalid(
+            "reason",
+            format!("expected text that can be printed on one line, got {found:?} in it"),
+        ));
     }
     Ok(reason)
 }

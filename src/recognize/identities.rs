@@ -87,7 +87,7 @@ impl<'a> Ranker<'a> {
 }
 
 /// How many rows to ask for so that they hold `missing` identities; rows that were left out only make it fewer.
-fn rows_for(snapshot: &Snapshot, missing: usize, former_scans: u32) -> usize {
+pub(super) fn rows_for(snapshot: &Snapshot, missing: usize, former_scans: u32) -> usize {
     let sure = (missing - 1) * snapshot.largest_identity() + 1;
     // As many of average size, and as much again, will mostly do.
     let average = snapshot.row_count().div_ceil(snapshot.identity_count().max(1));

@@ -13,6 +13,7 @@ mod exclude;
 pub mod explain;
 mod identities;
 mod pipeline;
+mod rehearsal;
 mod reload;
 mod seats;
 
@@ -22,6 +23,7 @@ use thiserror::Error;
 
 pub use account::{Account, BackendAccount, Part};
 pub use exclude::Exclusions;
+pub use rehearsal::rehearse;
 pub use reload::{ReloadError, Reloaded};
 pub use seats::{Recognizer, Seat, Served};
 

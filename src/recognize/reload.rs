@@ -1,6 +1,6 @@
 //! A changed data folder becomes what is served, while requests go on.
 //!
-//! Only galleries whose generation differs from the one served are read. Each is exchanged by itself, once it is ready: a request is
+//! Only galleries whose generation differs from the one served are read, and all of a database file that took the place of another. Each is exchanged by itself, once it is ready: a request is
 //! answered from one generation, the former or the new one.
 
 use thiserror::Error;
@@ -38,8 +38,11 @@ impl Recognizer {
         let stored = store.galleries()?;
         for gallery in &stored {
             let name = &gallery.profile.name;
-            let served = self.gallery(name).ok().map(|snapshot| snapshot.profile().generation);
-            if served == Some(gallery.profile.generation) {
+            // Another file may count alike.
+            let is_served = self.gallery(name).is_ok_and(|served| {
+                served.profile().generation == gallery.profile.generation && served.file() == store.file_id()
+            });
+            if is_served {
                 done.unchanged.push(name.clone());
                 continue;
             }

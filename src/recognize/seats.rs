@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::UnknownGallery;
 use super::decision::Cut;
+use super::rehearsal::rehearse;
 use crate::config::RecognitionSettings;
 use crate::domain::{Margin, Threshold};
 use crate::engine::{Engine, EngineError};
@@ -71,6 +72,10 @@ impl Recognizer {
             let snapshot = Arc::new(snapshot);
             engine.load(Arc::clone(&snapshot), None)?;
             galleries.insert(snapshot.profile().name.clone(), snapshot);
+        }
+        // All are there by then: what is loaded once scans were asked for takes longer.
+        for snapshot in galleries.values() {
+            rehearse(&engine, snapshot);
         }
         Ok(Self::of(engine, galleries, defaults))
     }
@@ -195,7 +200,9 @@ impl Recognizer {
         let snapshot = Arc::new(snapshot);
         let seat = self.answering();
         let former = self.gallery(&snapshot.profile().name).ok();
-        self.engine_of(seat)?.load(Arc::clone(&snapshot), former.as_ref())?;
+        let engine = self.engine_of(seat)?;
+        engine.load(Arc::clone(&snapshot), former.as_ref())?;
+        rehearse(engine, &snapshot);
         let mut galleries = self.galleries.write().unwrap_or_else(PoisonError::into_inner);
         galleries.insert(snapshot.profile().name.clone(), Arc::clone(&snapshot));
         drop(galleries);

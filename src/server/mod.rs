@@ -23,10 +23,13 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 pub use load::{LoadError, load};
 pub use shadow::{cast_shadow, opener};
@@ -52,13 +55,16 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
-const KEEPALIVE: std::time::Duration = std::time::Duration::from_mins(1);
+const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// How long the scan in progress is waited for at the end, so that the device is released in order.
-const RELEASE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How often the metrics' samples are moved into their buckets.
-const UPKEEP: std::time::Duration = std::time::Duration::from_secs(5);
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How long pages that are being sent are waited for at the end, if the grace is over by then.
+const LAST_PAGES: Duration = Duration::from_millis(500);
 
 /// Why the server did not start or did not go on.
 #[derive(Debug, Error)]
@@ -180,6 +186,7 @@ pub async fn run_with(
     };
 
     tracing::info!(grace = ?grace, "stopping");
+    let until = Instant::now() + grace;
     health.draining().await;
     stop_shadow(&serving).await;
     let _ = stop_grpc.send(true);
@@ -202,11 +209,21 @@ pub async fn run_with(
     }
     let _ = stop_http.send(true);
     if let Some(http) = http {
-        http.await.map_err(|error| ServerError::Http(io::Error::other(error)))?.map_err(ServerError::Http)?;
+        last_pages(http, until.max(Instant::now() + LAST_PAGES)).await?;
     }
     upkeep.abort();
     tracing::info!("stopped");
     outcome
+}
+
+/// Waits for the pages that are being sent, until then.
+async fn last_pages(mut http: JoinHandle<io::Result<()>>, until: Instant) -> Result<(), ServerError> {
+    if let Ok(ended) = tokio::time::timeout_at(until, &mut http).await {
+        return ended.map_err(|error| ServerError::Http(io::Error::other(error)))?.map_err(ServerError::Http);
+    }
+    tracing::warn!("connections for pages and metrics were cut off: server.shutdown_grace is over");
+    http.abort();
+    Ok(())
 }
 
 fn serving(settings: &Settings, gauges: &Arc<Mutex<GalleryGauges>>) -> Result<Serving, TokensError> {

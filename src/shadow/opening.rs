@@ -12,6 +12,7 @@ use super::now_ms;
 use crate::config::BackendSettings;
 use crate::engine::{Engine, EngineError, Pauses};
 use crate::gallery::Snapshot;
+use crate::recognize::rehearse;
 
 /// Opens the shadow's engine, as these settings choose it. Blocks.
 pub type Open = Arc<dyn Fn(&BackendSettings) -> Result<Engine, EngineError> + Send + Sync>;
@@ -136,6 +137,9 @@ fn opened(open: &Open, settings: &BackendSettings, ready: Vec<Arc<Snapshot>>) ->
     let engine = open(settings)?;
     for snapshot in &ready {
         engine.load(Arc::clone(snapshot), None)?;
+    }
+    for snapshot in &ready {
+        rehearse(&engine, snapshot);
     }
     Ok(Opened { engine, ready })
 }

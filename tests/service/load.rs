@@ -3,14 +3,19 @@
 //! The backend is the plain `f64` reference on a gallery that takes it long, and each server is a process of its own, whose
 //! metrics say what it is at.
 
+use std::time::Duration;
+
 use lookalike::grpc::proto::{Probe, SearchRequest, SearchResponse};
 use prost::Message;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use super::support::{Face, REFERENCE, Random, Served, begin_only, call, data_folder, lookalike, probe};
+use super::support::{
+    Face, REFERENCE, Random, Served, Server, begin_only, call, data_folder, lookalike, probe, sample_faces,
+};
 
 const DIM: usize = 64;
 const ROWS: usize = 12_000;
@@ -165,4 +170,17 @@ async fn a_request_that_outlasts_the_grace_is_cut_off() {
     assert_eq!(status.code(), Some(0));
     let cut = "requests in flight were cut off: server.shutdown_grace is over";
     assert!(lines.iter().any(|line| line["message"] == cut), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_holds_a_connection_for_pages_does_not_hold_up_the_end() {
+    let data = data_folder(&sample_faces());
+    let server = Server::start(data.path(), &["backend.kind=cpu", "server.shutdown_grace=1s"]).await;
+    let mut half = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    half.write_all(b"POST /console/sampling HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\nper")
+        .await
+        .unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.stop()).await;
+    ended.expect("the connection is still held").unwrap();
+    drop(half);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lookalike::grpc::proto::{Probe, SearchRequest};
+use lookalike::grpc::proto::{Probe, RecognizeRequest, SearchRequest};
 use tempfile::TempDir;
 
 use super::support::{
@@ -96,4 +96,34 @@ async fn a_cache_that_cannot_be_written_stops_nothing() {
     // No user may write there, root included.
     let counts = start(lookalike(), Path::new("/proc")).await;
     assert!(of(counts, 1) >= 5.0, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_caller_waits_for_a_compiler() {
+    // A person of many prototypes: `Recognize` asks for more rows than `Search` does by default.
+    let mut faces = sample_faces();
+    for (place, face) in faces.iter_mut().enumerate().take(24) {
+        (face.identity, face.id) = ("one".to_owned(), place.to_string());
+    }
+    let (data, cache) = (data_folder(&faces), TempDir::new().unwrap());
+    let cache = format!("backend.opencl.cache_dir={}", cache.path().display());
+    let flags: Vec<&str> = OPENCL.iter().copied().chain([cache.as_str()]).collect();
+    let server = lookalike().serve(data.path(), &flags).await;
+    let asked_for = async || {
+        let mut sum = 0.0;
+        for result in ["hit", "miss", "stale", "corrupt"] {
+            sum += server.metric(&format!("lookalike_program_cache_total{{result=\"{result}\"}}")).await;
+        }
+        sum
+    };
+    let before = asked_for().await;
+    assert!(before >= 5.0, "{before}");
+    let known = sample_probes();
+    for count in [1, 8, 64] {
+        let probes = known.iter().cycle().take(count).map(|(id, vector)| probe(id, vector)).collect();
+        let request = RecognizeRequest { probes, ..Default::default() };
+        let answer = server.recognition().recognize(request).await.unwrap().into_inner();
+        assert_eq!(answer.meta.unwrap().backend, "opencl");
+    }
+    assert!((asked_for().await - before).abs() < f64::EPSILON, "kernels were built while a caller waited");
 }

@@ -102,6 +102,7 @@ impl SnapshotBuilder {
             own_limits,
             matrix: Arc::new(matrix),
             profile,
+            read_from: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod bytes;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::compact::{Labels, Packed};
 use super::profile::{GalleryProfile, Identity};
@@ -73,12 +74,36 @@ pub struct Snapshot {
     /// By identity.
     own_limits: Box<[OwnLimits]>,
     largest_identity: usize,
+    read_from: Option<FileId>,
+}
+
+/// Tells one file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// Where it is kept.
+    pub device: u64,
+    /// Its number there, which another file may get once it is gone.
+    pub number: u64,
+    /// When it was made, where the file system knows.
+    pub made: Option<SystemTime>,
 }
 
 impl Snapshot {
     /// What the gallery is.
     pub fn profile(&self) -> &GalleryProfile {
         &self.profile
+    }
+
+    /// As read from this file.
+    #[must_use]
+    pub fn read_from(mut self, file: Option<FileId>) -> Self {
+        self.read_from = file;
+        self
+    }
+
+    /// The file that it was read from, if any: generations of one file count on.
+    pub fn file(&self) -> Option<FileId> {
+        self.read_from
     }
 
     /// The embeddings, `f32[rows, dim]`, in physical order.

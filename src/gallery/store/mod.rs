@@ -32,6 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
+use crate::gallery::FileId;
 use removed::Counters;
 
 pub use error::{RecordProblem, StoreError};
@@ -58,9 +59,15 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Store {
     db: Connection,
     file: PathBuf,
+    id: Option<FileId>,
 }
 
 impl Store {
+    /// Which file it is, where the system tells.
+    pub fn file_id(&self) -> Option<FileId> {
+        self.id
+    }
+
     /// The database file.
     pub fn path(&self) -> &Path {
         &self.file

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::schema::{APPLICATION_ID, PAGE_BYTES, TABLES};
 use super::{BUSY_TIMEOUT, DATABASE, FORMAT, Store, StoreError};
-use crate::gallery::files;
+use crate::gallery::{FileId, files};
 
 impl Store {
     /// Opens the data folder `folder` for reading and writing; makes it and an empty database where they are not.
@@ -63,8 +63,21 @@ impl Store {
         if !db.is_readonly("main")? {
             use_wal(&db)?;
         }
-        Ok(Self { db, file })
+        let id = file_id(&file);
+        Ok(Self { db, file, id })
     }
+}
+
+#[cfg(unix)]
+fn file_id(file: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt as _;
+    let told = fs::metadata(file).ok()?;
+    Some(FileId { device: told.dev(), number: told.ino(), made: told.created().ok() })
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &Path) -> Option<FileId> {
+    None
 }
 
 fn find(folder: &Path) -> Result<PathBuf, StoreError> {

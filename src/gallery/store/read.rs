@@ -12,13 +12,14 @@ impl Store {
     /// A gallery's current generation, ready for scanning. Every row is checked.
     pub fn snapshot(&self, gallery: &str) -> Result<Snapshot, StoreError> {
         let transaction = self.reading()?;
-        snapshot(&transaction, gallery)
+        Ok(snapshot(&transaction, gallery)?.read_from(self.id))
     }
 
     /// The current generations of all galleries, by name, as they were at one moment.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>, StoreError> {
         let transaction = self.reading()?;
-        names(&transaction)?.iter().map(|name| snapshot(&transaction, name)).collect()
+        let one = |name: &String| Ok(snapshot(&transaction, name)?.read_from(self.id));
+        names(&transaction)?.iter().map(one).collect()
     }
 
     /// A gallery and its prototypes with their indices, in the order of these. Every row is checked.

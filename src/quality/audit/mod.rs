@@ -192,7 +192,7 @@ fn confusable(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Pair> {
         .collect()
 }
 
-/// Identities at least half of whose prototypes would be recognised as one and the same other.
+/// Identities at least half of whose prototypes would be recognised as one and the same other, or as that one among several.
 fn split(snapshot: &Snapshot, standings: &[Standing], cut: &impl Fn(usize) -> Cut) -> Vec<Split> {
     let mut splits = Vec::new();
     for place in 0..snapshot.identity_count() {
@@ -201,7 +201,9 @@ fn split(snapshot: &Snapshot, standings: &[Standing], cut: &impl Fn(usize) -> Cu
         let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
         for one in &standings[rows] {
             let conclusion = one.conclude(snapshot, None, cut);
-            if let (Decision::Recognized, Some(nearest)) = (conclusion.verdict.decision, conclusion.nearest) {
+            // Under three names a person is as near to the second as to the third: no margin, and one of them all the same.
+            let named = matches!(conclusion.verdict.decision, Decision::Recognized | Decision::Ambiguous);
+            if let Some(nearest) = conclusion.nearest.filter(|_| named) {
                 *taken.entry(snapshot.identity_of(nearest.row as usize)).or_default() += 1;
             }
         }

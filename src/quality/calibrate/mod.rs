@@ -227,7 +227,7 @@ impl Calibration {
         let why_not = match promised {
             Some(_) => None,
             None if self.mated.is_empty() => Some(WhyNot::NoMatedSearch),
-            None if estimated.is_some() => Some(WhyNot::TooFewIdentities),
+            None if estimated.is_some() || self.non_mated.is_empty() => Some(WhyNot::TooFewIdentities),
             None => Some(WhyNot::NotToldApart),
         };
         let pair = |under: Cut| Pair {
@@ -256,7 +256,7 @@ impl Calibration {
     /// The pair that misses least among those that meet a condition, which stricter thresholds meet too; `None` where none does under which anybody
     /// is recognised.
     fn best(&self, is_met: &dyn Fn(Cut) -> bool) -> Option<Cut> {
-        if self.mated.is_empty() {
+        if self.mated.is_empty() || self.non_mated.is_empty() {
             return None;
         }
         let pairs = self.margins.iter().filter_map(|&margin| {

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::{Console, html, page};
+use crate::domain::unprintable;
 use crate::grpc::TURN_ON;
 use crate::shadow::rollout::{MAX_REASON, by_hand};
 use crate::shadow::{Force, NotFit, Shadow};
@@ -82,6 +83,13 @@ impl Asked {
 
     fn reason(&self) -> Result<&str, Refusal> {
         let reason = self.field("reason").unwrap_or_default();
+        if let Some(found) = unprintable(reason) {
+            return Err(fault(
+                "reason",
+                "text that can be printed on one line",
+                Some(&format!("{found:?} in it")),
+            ));
+        }
         if reason.len() <= MAX_REASON {
             return Ok(reason);
         }
@@ -169,6 +177,10 @@ fn malformed(rejection: &FormRejection) -> Refusal {
         StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
         other => other,
     };
-    let why = "expected a form (application/x-www-form-urlencoded) with the fields token and percent or reason, got something else";
+    let why = if status == StatusCode::PAYLOAD_TOO_LARGE {
+        "expected a form of at most 2 MiB, got a larger one"
+    } else {
+        "expected a form (application/x-www-form-urlencoded) with the fields token and percent or reason, got something else"
+    };
     Refusal::one(status, why)
 }

@@ -255,6 +255,17 @@ async fn what_is_served_follows_the_folder() {
     let refused = reload().await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
     assert_eq!(generation(&server).await, 1, "what was served stays served");
+
+    // Another folder in its place counts from the start: its first generation is not the one that is served.
+    let mut store = Store::create_or_open(data.path()).unwrap();
+    let records: Vec<_> = made_faces(5).iter().map(record).collect();
+    let count = records.len() as u64;
+    let import = Import { gallery: "default", options: ImportOptions::default(), records };
+    store.import(import, &mut |_| ()).unwrap();
+    let reloaded = reload().await.unwrap();
+    assert_eq!((reloaded.loaded.len(), reloaded.unchanged.len(), generation(&server).await), (1, 0, 1));
+    let info = server.operations().get_info(lookalike::grpc::proto::GetInfoRequest {}).await.unwrap();
+    assert_eq!(info.into_inner().galleries[0].prototypes, count);
     server.stop().await.unwrap();
 
     // A service that was made of no folder has none to load.

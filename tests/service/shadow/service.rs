@@ -200,6 +200,8 @@ async fn bad_values_and_missing_things_are_named() {
     assert_eq!(code(client.replay(ReplayRequest { id: "none".to_owned() }).await), Code::NotFound);
     let long = "x".repeat(1025);
     assert_eq!(code(client.demote(DemoteRequest { reason: long.clone() }).await), Code::InvalidArgument);
+    let escape = DemoteRequest { reason: "seen\u{1b}[31m\nby root".to_owned() };
+    assert_eq!(code(client.demote(escape).await), Code::InvalidArgument, "it is printed on terminals");
     assert_eq!(
         code(client.promote(PromoteRequest { force: true, reason: long }).await),
         Code::InvalidArgument

@@ -49,6 +49,15 @@ fn no_stranger_is_named_where_that_finds_nobody() {
     }
 }
 
+/// Of one person nobody is a stranger: no threshold is better than another.
+#[test]
+fn without_a_stranger_nothing_is_recommended() {
+    let search = Search { identity: 0, score: 0.9, margin: None, is_right: true };
+    let best = Calibration::of_searches(vec![search; 3], Vec::new(), 1, DRAWS).recommend(0.1);
+    assert_eq!((best.estimated.is_none(), best.promised.is_none()), (true, true));
+    assert_eq!(best.why_not, Some(WhyNot::TooFewIdentities));
+}
+
 #[test]
 fn the_least_threshold_is_the_first_that_keeps_the_rate() {
     let calibration = calibration();
