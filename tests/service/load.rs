@@ -3,7 +3,7 @@
 //! The backend is the plain `f64` reference on a gallery that takes it long, and each server is a process of its own, whose
 //! metrics say what it is at.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lookalike::grpc::proto::{Probe, SearchRequest, SearchResponse};
 use prost::Message;
@@ -14,7 +14,8 @@ use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use super::support::{
-    Face, REFERENCE, Random, Served, Server, begin_only, call, data_folder, lookalike, probe, sample_faces,
+    Face, REFERENCE, Random, Served, Server, begin_only, call, data_folder, http_get, lookalike, probe,
+    sample_faces,
 };
 
 const DIM: usize = 64;
@@ -176,11 +177,13 @@ async fn a_request_that_outlasts_the_grace_is_cut_off() {
 async fn whoever_holds_a_connection_for_pages_does_not_hold_up_the_end() {
     let data = data_folder(&sample_faces());
     let server = Server::start(data.path(), &["backend.kind=cpu", "server.shutdown_grace=1s"]).await;
-    let mut half = tokio::net::TcpStream::connect(server.http).await.unwrap();
-    half.write_all(b"POST /console/sampling HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\nper")
-        .await
-        .unwrap();
+    let mut held = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    held.write_all(b"GET /metr").await.unwrap();
+    // Who comes after it has been answered: it is known to the server by then.
+    assert_eq!(http_get(server.http, "/healthz").await.0, 200);
+    let began = Instant::now();
     let ended = tokio::time::timeout(Duration::from_secs(20), server.stop()).await;
     ended.expect("the connection is still held").unwrap();
-    drop(half);
+    assert!(began.elapsed() > Duration::from_millis(900), "it was not held: {:?}", began.elapsed());
+    drop(held);
 }
