@@ -94,7 +94,7 @@ fn where_nothing_may_answer_instead_it_does_not_start() {
     assert!(run.stderr.contains("error: backend: no usable OpenCL device: "), "{}", run.stderr);
 }
 
-/// In this process nobody tries the device beforehand.
+/// In this process nobody tests the device beforehand; it is found out when scans are rehearsed, before anybody asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_computes_wrongly_is_found_out_and_the_answer_is_right() {
     let truth = truth().await;
@@ -104,12 +104,12 @@ async fn a_device_that_computes_wrongly_is_found_out_and_the_answer_is_right() {
         let (data, flags) = (data_folder(&sample_faces()), flags(&kernels, "cpu"));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let server = Server::start(data.path(), &flags).await;
-        for backend in ["opencl", "cpu"] {
+        for _ in 0..2 {
             let answer = server.recognition().search(request()).await.unwrap().into_inner();
             assert_eq!(answer.results, truth.results, "{wrong}");
             let meta = answer.meta.unwrap();
-            assert_eq!(meta.backend, backend, "{wrong}");
-            assert_eq!(meta.fallback_reason.contains("computes wrongly"), backend == "cpu", "{wrong}");
+            assert_eq!(meta.backend, "cpu", "{wrong}");
+            assert!(meta.fallback_reason.contains("computes wrongly"), "{wrong}: {}", meta.fallback_reason);
         }
         server.stop().await.unwrap();
     }

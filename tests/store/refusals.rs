@@ -11,7 +11,10 @@ use super::{empty, import, import_as, record, text, three_persons};
 fn folders_that_are_none_are_told_apart() {
     let folder = TempDir::new().unwrap();
     let absent = folder.path().join("absent");
-    assert_eq!(text(Store::open(&absent)), format!("no data folder at {}", absent.display()));
+    assert_eq!(
+        text(Store::open(&absent)),
+        format!("no data folder at {}: lookalike gallery import --data makes one", absent.display())
+    );
     let expected = format!("{} holds no lookalike.db", folder.path().display());
     assert_eq!(text(Store::open(folder.path())), expected);
     assert_eq!(text(Store::open_read_only(folder.path())), expected);
@@ -72,7 +75,10 @@ fn a_database_that_is_no_regular_file_is_refused_before_it_is_opened() {
 fn a_chain_of_errors_says_each_thing_once() {
     let (folder, mut store) = empty();
     let absent = folder.path().join("absent");
-    assert_eq!(chain(Store::open(&absent)), format!("no data folder at {}", absent.display()));
+    assert_eq!(
+        chain(Store::open(&absent)),
+        format!("no data folder at {}: lookalike gallery import --data makes one", absent.display())
+    );
     let mut zero = record("ann", "1", 3);
     zero.embedding.fill(0.0);
     assert_eq!(

@@ -132,6 +132,10 @@ fn check_odd_sizes(tuning: Tuning) {
         (4099, 7, 93, 100),
         (4096, 257, 16, 1),
         (1009, 5, 16, 300),
+        (997, 5, 93, 93),
+        (1009, 3, 7, 144),
+        (93, 4096, 7, 3),
+        (5003, 3, 16, 4096),
     ] {
         let matrix = Arc::new(unit_rows(rows, dim, rows as u64));
         let probes = unit_rows(probes, dim, 1_000_000);
