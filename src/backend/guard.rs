@@ -7,7 +7,6 @@
 //! again. One scan is under way at a time, so answers come in the order of the jobs; rows are made ready a little at a time, while there is
 //! nothing else to do ([`loading`]).
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -166,11 +165,7 @@ impl Backend for Guarded {
         rows: &Arc<Matrix>,
         former: Option<Former<'_>>,
     ) -> Result<Box<dyn Loading>, BackendError> {
-        let former = former.and_then(|Former { rows, kept }| {
-            let rows: &dyn Any = rows;
-            Some((rows.downcast_ref::<GuardedRows>()?, kept))
-        });
-        Ok(Box::new(self.begin_load(rows, former)))
+        Ok(Box::new(self.begin_load(rows, former.and_then(Former::of::<GuardedRows>))))
     }
 }
 

@@ -3,7 +3,6 @@
 //! Every device numbers rows as the gallery does. A probe's candidates are those of all shares, and what is known of the rows left out holds
 //! for each share by itself. One device that fails fails the scan: the others hold only their shares.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use crate::domain::{Kept, Matrix};
@@ -120,11 +119,7 @@ impl Backend for Joined {
         rows: &Arc<Matrix>,
         former: Option<Former<'_>>,
     ) -> Result<Box<dyn Loading>, BackendError> {
-        let former = former.and_then(|Former { rows, kept }| {
-            let rows: &dyn Any = rows;
-            Some((rows.downcast_ref::<JoinedRows>()?, kept))
-        });
-        Ok(Box::new(self.begin_rows(rows, former)))
+        Ok(Box::new(self.begin_rows(rows, former.and_then(Former::of::<JoinedRows>))))
     }
 }
 

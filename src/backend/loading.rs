@@ -1,5 +1,6 @@
 //! Rows on their way: made ready a little at a time, so that others are scanned meanwhile.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::{BackendError, Loaded};
@@ -19,6 +20,14 @@ pub struct Former<'a> {
     pub rows: &'a dyn Loaded,
     /// The rows that the new generation has too, ascending and disjoint by where they stand in it.
     pub kept: &'a Arc<[Kept]>,
+}
+
+impl<'a> Former<'a> {
+    /// The rows as the backend knows them that loaded them, and what is kept; `None` where another did.
+    pub fn of<T: Loaded>(self) -> Option<(&'a T, &'a Arc<[Kept]>)> {
+        let rows: &dyn Any = self.rows;
+        Some((rows.downcast_ref()?, self.kept))
+    }
 }
 
 /// Rows that are ready.

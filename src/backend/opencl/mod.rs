@@ -27,7 +27,6 @@ mod tune;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -237,10 +236,7 @@ impl OpenClBackend {
                 available: u64::from(u32::MAX) - 1,
             });
         }
-        let former = former.and_then(|Former { rows, kept }| {
-            let rows: &dyn Any = rows;
-            Some((rows.downcast_ref::<LoadedRows>()?.rows(), &**kept))
-        });
+        let former = former.and_then(Former::of::<LoadedRows>).map(|(former, kept)| (former.rows(), &**kept));
         let how = (self.placement(rows.rows()), &self.budget);
         let rows = Rows::begin(&self.engine.borrow().device, rows, how, former)?;
         let (engine, warm_up_top_k) = (Rc::clone(&self.engine), self.warm_up_top_k);
