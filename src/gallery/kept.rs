@@ -22,7 +22,7 @@ impl Snapshot {
             let mut beside = 0;
             for (place, identity) in self.identities().enumerate() {
                 // Most identities follow one another as they did before.
-                let Some(was) = former.place_by(identity.name, beside) else { continue };
+                let Some(was) = former.place_by(&identity.name.read(), beside) else { continue };
                 beside = was + 1;
                 self.match_identity(place, former, was, &mut stretches);
             }
@@ -37,8 +37,8 @@ impl Snapshot {
         for to in self.rows_of(place) {
             let is_at = |from: usize| self.matrix().row(to) == former.matrix().row(from);
             if from >= owned.end || !is_at(from) {
-                let id = self.row(to).prototype_id;
-                match former.prototype_in(was, id) {
+                let id = self.row(to).prototype_id.read();
+                match former.prototype_in(was, &id) {
                     Some(found) if is_at(found) => from = found,
                     Some(_) | None => continue,
                 }
@@ -50,7 +50,7 @@ impl Snapshot {
 
     /// The place of the identity of that name, which is likely to be `guess`.
     fn place_by(&self, name: &str, guess: usize) -> Option<usize> {
-        let right = guess < self.identity_count() && self.identity(guess).name == name;
+        let right = guess < self.identity_count() && self.identity(guess).name.read() == name;
         if right { Some(guess) } else { self.place_of(name) }
     }
 }

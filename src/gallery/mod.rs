@@ -13,6 +13,7 @@ mod record;
 mod snapshot;
 pub mod store;
 
+pub use compact::Text;
 pub use profile::{DEFAULT_GALLERY, GalleryProfile, Identity};
 pub use record::{OnProgress, Place, ProbeRecord, Progress, PrototypeRecord, Stage};
 pub use snapshot::{FileId, IdentityView, NewRow, RowView, Snapshot, SnapshotBuilder, SnapshotBytes};

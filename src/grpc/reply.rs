@@ -37,9 +37,9 @@ fn neighbor(snapshot: &Snapshot, ranked: Ranked, include_embeddings: bool) -> pr
     let row = snapshot.row(ranked.row as usize);
     proto::Neighbor {
         index: row.index,
-        prototype_id: row.prototype_id.to_owned(),
-        identity: snapshot.identity(row.identity).name.to_owned(),
-        source: row.source.to_owned(),
+        prototype_id: row.prototype_id.read(),
+        identity: snapshot.identity(row.identity).name.read(),
+        source: row.source.read(),
         score: ranked.score,
         embedding: include_embeddings.then(|| proto::Embedding {
             values: snapshot.matrix().row(ranked.row as usize).to_vec(),
@@ -135,11 +135,11 @@ pub(super) fn explain(
 fn candidate(snapshot: &Snapshot, ranked: Ranked) -> proto::Candidate {
     let row = snapshot.row(ranked.row as usize);
     proto::Candidate {
-        identity: snapshot.identity(row.identity).name.to_owned(),
+        identity: snapshot.identity(row.identity).name.read(),
         score: ranked.score,
-        prototype_id: row.prototype_id.to_owned(),
+        prototype_id: row.prototype_id.read(),
         index: row.index,
-        source: row.source.to_owned(),
+        source: row.source.read(),
     }
 }
 

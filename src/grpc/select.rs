@@ -81,9 +81,9 @@ fn reply(snapshot: &Snapshot, selection: &Selection) -> proto::SelectPrototypesR
     let selected = |choice: &Choice| {
         let row = snapshot.row(choice.row);
         proto::SelectedPrototype {
-            prototype_id: row.prototype_id.to_owned(),
+            prototype_id: row.prototype_id.read(),
             index: row.index,
-            source: row.source.to_owned(),
+            source: row.source.read(),
             reason: choice.origin.as_str().to_owned(),
             gain: choice.gain as u32,
             nearest_to: choice.nearest_to as u32,

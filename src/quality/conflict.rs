@@ -47,8 +47,8 @@ pub fn conflict(snapshot: &Snapshot, standing: &Standing, cut: impl Fn(usize) ->
     };
     let row = snapshot.row(standing.row);
     Some(Conflict {
-        identity: snapshot.identity(standing.identity).name.to_owned(),
-        prototype_id: row.prototype_id.to_owned(),
+        identity: snapshot.identity(standing.identity).name.read(),
+        prototype_id: row.prototype_id.read(),
         own: standing.own.map(|own| Place::of(snapshot, own)),
         other: Place::of(snapshot, other),
         likeness,

@@ -119,7 +119,7 @@ pub async fn standings_of(
 ) -> Result<Vec<Standing>, EngineError> {
     let snapshot = asking.snapshot;
     let without_own = |at: usize| {
-        let name = snapshot.identity(snapshot.identity_of(rows[at])).name.to_owned();
+        let name = snapshot.identity(snapshot.identity_of(rows[at])).name.read();
         row_as_probe(snapshot, rows[at], Exclusions { identities: vec![name], ..Exclusions::default() })
     };
     let rivals = asking.recognize(rows.len(), without_own, 2, on_done).await?;

@@ -122,8 +122,8 @@ impl Place {
     pub fn of(snapshot: &Snapshot, ranked: Ranked) -> Self {
         let row = snapshot.row(ranked.row as usize);
         Self {
-            identity: snapshot.identity(row.identity).name.to_owned(),
-            prototype_id: row.prototype_id.to_owned(),
+            identity: snapshot.identity(row.identity).name.read(),
+            prototype_id: row.prototype_id.read(),
             index: row.index,
             score: ranked.score,
         }

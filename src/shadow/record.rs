@@ -229,8 +229,9 @@ fn finite(value: f32) -> f32 {
 fn names(snapshot: &Snapshot, place: &Place) -> (String, String) {
     let identity = snapshot.identity(place.identity);
     let mut rows = identity.rows.map(|row| snapshot.row(row));
-    let id = rows.find(|row| row.index == place.index).map_or("", |row| row.prototype_id);
-    (identity.name.to_owned(), id.to_owned())
+    let id =
+        rows.find(|row| row.index == place.index).map_or_else(String::new, |row| row.prototype_id.read());
+    (identity.name.read(), id)
 }
 
 /// Kinds as they stand in a record.

@@ -95,9 +95,9 @@ fn joined(
             first = view.index + 1;
             builder.push(NewRow {
                 index: view.index,
-                identity: held.identity(view.identity).name,
-                prototype_id: view.prototype_id,
-                source: view.source,
+                identity: &held.identity(view.identity).name.read(),
+                prototype_id: &view.prototype_id.read(),
+                source: &view.source.read(),
                 origin: view.origin,
                 embedding: &embedding,
             });

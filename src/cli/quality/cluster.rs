@@ -120,7 +120,7 @@ pub(in crate::cli) fn run(
         for (name, one) in names.iter_mut().zip(recognitions) {
             if one.verdict.decision == Decision::Recognized {
                 let best = one.candidates.first().map(|best| ready.snapshot.identity_of(best.row as usize));
-                *name = best.map(|place| ready.snapshot.identity(place).name.to_owned());
+                *name = best.map(|place| ready.snapshot.identity(place).name.read());
             }
         }
         least = least.or(cut.0).or(Some(ready.recognizer.defaults_of(&ready.snapshot).0));

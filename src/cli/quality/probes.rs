@@ -26,8 +26,8 @@ impl Probes {
         rows.sort_by_key(|&row| snapshot.index(row));
         let label = |&row: &usize| {
             let view = snapshot.row(row);
-            let identity = snapshot.identity(view.identity).name.to_owned();
-            let id = format!("{identity}/{}", view.prototype_id);
+            let identity = snapshot.identity(view.identity).name.read();
+            let id = format!("{identity}/{}", view.prototype_id.read());
             Labelled { id, identity, own_rows: vec![row as u32] }
         };
         let probe = |&row: &usize| {
@@ -54,15 +54,16 @@ impl Probes {
         let identity = identity.ok_or_else(|| {
             anyhow!("{place}: expected an identity (with an .npy, by --labels), got a probe that does not say who it is")
         })?;
-        let rows = snapshot.rows_of_identity(&identity).unwrap_or_default();
-        let own = rows.clone().filter(|&row| snapshot.row(row).prototype_id == id).map(|row| row as u32);
+        let person = snapshot.place_of(&identity);
+        let own = person.and_then(|place| snapshot.prototype_in(place, &id)).map(|row| row as u32);
         let exclude = Exclusions {
             identities: record.exclude_identities,
             prototypes: record.exclude_prototypes,
             sources: record.exclude_sources,
-            rows: own.collect(),
+            rows: own.into_iter().collect(),
         };
         let skip = exclude.rows(snapshot);
+        let rows = person.map_or(0..0, |place| snapshot.rows_of(place));
         let own_rows = rows.map(|row| row as u32).filter(|row| skip.contains(*row)).collect();
         let id = if qualified { format!("{identity}/{id}") } else { id };
         self.labels.push(Labelled { id, identity, own_rows });

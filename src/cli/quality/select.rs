@@ -144,9 +144,9 @@ fn refuse_existing(folder: &std::path::Path, name: &str) -> anyhow::Result<()> {
 fn line<'a>(snapshot: &'a Snapshot, choice: &Choice) -> formats::ExportLine<'a> {
     let row = snapshot.row(choice.row);
     formats::ExportLine {
-        id: row.prototype_id,
-        identity: snapshot.identity(row.identity).name,
-        source: row.source,
+        id: row.prototype_id.read(),
+        identity: snapshot.identity(row.identity).name.read(),
+        source: row.source.read(),
         origin: choice.origin.as_str(),
         embedding: snapshot.matrix().row(choice.row),
     }
@@ -163,9 +163,9 @@ fn import(
     let record = |choice: &Choice| {
         let line = line(snapshot, choice);
         PrototypeRecord {
-            identity: line.identity.to_owned(),
-            id: line.id.to_owned(),
-            source: line.source.to_owned(),
+            identity: line.identity,
+            id: line.id,
+            source: line.source,
             origin: choice.origin,
             embedding: line.embedding.to_vec(),
             place: place.row(snapshot.index(choice.row)),
@@ -256,16 +256,16 @@ impl Selected {
         let choice = |choice: &Choice| {
             let row = snapshot.row(choice.row);
             Chosen {
-                prototype_id: row.prototype_id.to_owned(),
+                prototype_id: row.prototype_id.read(),
                 index: row.index,
-                source: row.source.to_owned(),
+                source: row.source.read(),
                 origin: choice.origin.as_str(),
                 gain: choice.gain,
                 nearest_to: choice.nearest_to,
             }
         };
         Self {
-            identity: snapshot.identity(selection.identity).name.to_owned(),
+            identity: snapshot.identity(selection.identity).name.read(),
             embeddings: selection.embeddings,
             considered: selection.outcomes.len(),
             prototypes: selection.choices.len(),

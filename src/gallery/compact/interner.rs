@@ -79,9 +79,7 @@ impl Interner {
 
     /// The texts, and where each starts, by number.
     pub(in crate::gallery) fn into_parts(self) -> (Texts, Vec<u64>) {
-        let Self { mut texts, starts, .. } = self;
-        texts.shrink();
-        (texts, starts)
+        (self.texts, self.starts)
     }
 
     fn slot(&self, text: &str) -> Slot {

@@ -1,20 +1,20 @@
 //! A column of texts: the text of a place, and the places of a text.
 //!
-//! Equal texts are kept once. The places that carry a text stand sorted, by text and then by place, and are found by binary search; places
-//! without a text are not among them.
+//! Equal texts are kept once, numbered in the order of their bytes. The places stand sorted, by their texts and then by themselves, and those
+//! of a text are found by binary search.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Interner, Packed, Texts};
+use super::front_coded::{FrontCoded, Text, shared};
+use super::{Interner, Packed};
 
 /// A text a place, in both directions.
 #[derive(Debug)]
 pub(in crate::gallery) struct Labels {
-    texts: Texts,
-    /// Where the text of each place starts.
-    starts: Packed,
-    /// Places by their texts; those of the empty text are left out.
+    texts: FrontCoded,
+    /// The number of each place's text.
+    numbers: Packed,
+    /// Places by their texts.
     by_text: Packed,
 }
 
@@ -24,34 +24,33 @@ impl Labels {
         interner: Interner,
         numbers: impl ExactSizeIterator<Item = u32> + Clone,
     ) -> Self {
-        let (texts, starts_by_number) = interner.into_parts();
-        let text = |number: u32| texts.get(starts_by_number[number as usize]);
-        let starts = Packed::new(numbers.clone().map(|number| starts_by_number[number as usize]));
-        let labelled = numbers.clone().enumerate().filter(|(_, number)| !text(*number).is_empty());
-        let mut by_text = vec![0_u32; labelled.clone().count()];
-        let order = sorted_by_text(starts_by_number.len() as u32, text);
+        let (texts, ranks) = in_order(interner);
+        let numbers = numbers.map(|number| ranks[number as usize]);
         // Each text's count of places, then where its places begin, then where the next of them goes.
-        let mut next = vec![0_u32; order.len()];
-        labelled.clone().for_each(|(_, number)| next[number as usize] += 1);
+        let mut next = vec![0_u32; texts.len()];
+        numbers.clone().for_each(|number| next[number as usize] += 1);
         let mut sum = 0;
-        for number in order {
-            sum += std::mem::replace(&mut next[number as usize], sum);
+        for count in &mut next {
+            sum += std::mem::replace(count, sum);
         }
-        for (place, number) in labelled {
-            by_text[next[number as usize] as usize] = place as u32;
-            next[number as usize] += 1;
+        let mut by_text = vec![0_u32; numbers.len()];
+        for (place, number) in (0..).zip(numbers.clone()) {
+            let to = &mut next[number as usize];
+            by_text[*to as usize] = place;
+            *to += 1;
         }
-        Self { texts, starts, by_text: Packed::new(by_text.iter().map(|place| u64::from(*place))) }
+        let by_text = Packed::new(by_text.iter().map(|place| u64::from(*place)));
+        Self { texts, numbers: Packed::new(numbers.map(u64::from)), by_text }
     }
 
     /// The text of a place.
-    pub(in crate::gallery) fn get(&self, place: usize) -> &str {
-        self.texts.get(self.starts.get(place))
+    pub(in crate::gallery) fn get(&self, place: usize) -> Text<'_> {
+        self.texts.get(self.numbers.get(place) as usize)
     }
 
     /// The places that carry `text`, ascending; none for the empty text.
     pub(in crate::gallery) fn places(&self, text: &str) -> impl Iterator<Item = usize> + use<'_> {
-        self.places_within(text, 0..self.starts.len())
+        self.places_within(text, 0..self.numbers.len())
     }
 
     /// Those of `within` that carry `text`.
@@ -60,21 +59,34 @@ impl Labels {
         text: &str,
         within: Range<usize>,
     ) -> impl Iterator<Item = usize> + use<'_> {
-        let (first, end) = (self.first_from(text, within.start), self.first_from(text, within.end));
-        (first..end).map(|rank| self.by_text.get(rank) as usize)
+        let number = self.texts.find(text).filter(|_| !text.is_empty());
+        let range = number.map_or(0..0, |number| {
+            self.first_from((number as u64, within.start))..self.first_from((number as u64, within.end))
+        });
+        range.map(|rank| self.by_text.get(rank) as usize)
     }
 
-    /// How many stand before `text` at `place` in the order of texts and places.
-    fn first_from(&self, text: &str, place: usize) -> usize {
-        self.by_text.partition_point(|held| {
-            self.get(held as usize).cmp(text).then((held as usize).cmp(&place)) == Ordering::Less
-        })
+    /// How many stand before a text's number and a place in the order of both.
+    fn first_from(&self, from: (u64, usize)) -> usize {
+        self.by_text.partition_point(|held| (self.numbers.get(held as usize), held as usize) < from)
     }
 
     /// Bytes held.
     pub(in crate::gallery) fn bytes(&self) -> usize {
-        self.texts.bytes() + self.starts.bytes() + self.by_text.bytes()
+        self.texts.bytes() + self.numbers.bytes() + self.by_text.bytes()
     }
+}
+
+/// The texts in the order of their bytes, and for each number that one had where it has come to stand.
+fn in_order(interner: Interner) -> (FrontCoded, Vec<u32>) {
+    let (texts, starts) = interner.into_parts();
+    let text = |number: u32| texts.get(starts[number as usize]);
+    let order = sorted_by_text(starts.len() as u32, text);
+    let mut ranks = vec![0; order.len()];
+    for (rank, number) in (0..).zip(&order) {
+        ranks[*number as usize] = rank;
+    }
+    (FrontCoded::new(order.into_iter().map(text)), ranks)
 }
 
 /// The numbers of distinct texts in the order of the texts.
@@ -85,11 +97,8 @@ fn sorted_by_text<'a>(count: u32, text: impl Fn(u32) -> &'a str) -> Vec<u32> {
     if count == 0 {
         return Vec::new();
     }
-    let first = text(0).as_bytes();
-    let shared = (1..count).fold(first.len(), |shared, number| {
-        let both = first[..shared].iter().zip(text(number).as_bytes());
-        both.take_while(|(a, b)| a == b).count()
-    });
+    let first = text(0);
+    let shared = (1..count).fold(first.len(), |sharing, number| shared(&first[..sharing], text(number)));
     let key = |number: u32| {
         let mut bytes = [0; 8];
         let rest = &text(number).as_bytes()[shared..];
@@ -105,10 +114,11 @@ fn sorted_by_text<'a>(count: u32, text: impl Fn(u32) -> &'a str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    fn labels(texts: &[&str]) -> Labels {
+    fn labels(texts: &[impl AsRef<str>]) -> Labels {
         let mut interner = Interner::with_capacity(texts.len());
-        let numbers: Vec<u32> = texts.iter().map(|text| interner.intern(text)).collect();
+        let numbers: Vec<u32> = texts.iter().map(|text| interner.intern(text.as_ref())).collect();
         Labels::new(interner, numbers.into_iter())
     }
 
@@ -117,7 +127,7 @@ mod tests {
         let texts = ["b", "", "a", "ab", "b", "a", "", "b"];
         let labels = labels(&texts);
         for (place, text) in texts.iter().enumerate() {
-            assert_eq!(labels.get(place), *text);
+            assert_eq!(labels.get(place).read(), *text);
         }
         let places = |text| labels.places(text).collect::<Vec<_>>();
         assert_eq!((places("a"), places("ab"), places("b")), (vec![2, 5], vec![3], vec![0, 4, 7]));
@@ -141,14 +151,30 @@ mod tests {
 
     #[test]
     fn a_column_of_nothing_holds_nothing() {
-        assert_eq!(labels(&[]).places("a").count(), 0);
+        assert_eq!(labels(&[""; 0]).places("a").count(), 0);
         assert_eq!(labels(&["", ""]).places("").count(), 0);
     }
 
     #[test]
     fn a_text_that_many_places_share_is_kept_once() {
         let shared = labels(&vec!["the same long source.jpg"; 4096]);
-        // A start in a bit and a place in another.
-        assert!(shared.bytes() <= 4096 * 2 / 8 + 250, "{}", shared.bytes());
+        // A number in a bit and a place in another.
+        assert!(shared.bytes() <= 4096 * 2 / 8 + 280, "{}", shared.bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_those_that_carry_the_text(
+            texts in prop::collection::vec("[ab\u{e9}]{0,3}", 0..99),
+            text in "[ab\u{e9}]{1,3}",
+            within in (0_usize..99, 0_usize..99),
+        ) {
+            let labels = labels(&texts);
+            let within = within.0.min(texts.len())..within.1.min(texts.len());
+            let expected: Vec<usize> = within.clone().filter(|place| texts[*place] == text).collect();
+            prop_assert_eq!(labels.places_within(&text, within).collect::<Vec<_>>(), expected);
+            let back: Vec<String> = (0..texts.len()).map(|place| labels.get(place).read()).collect();
+            prop_assert_eq!(back, texts);
+        }
     }
 }

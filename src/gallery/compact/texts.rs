@@ -17,39 +17,39 @@ impl Texts {
     /// Appends a text and says where it starts.
     pub(in crate::gallery) fn push(&mut self, text: &str) -> u64 {
         let start = self.all.len() as u64;
-        let mut length = text.len();
-        while length >= usize::from(MORE) {
-            self.all.push(char::from(length as u8 & (MORE - 1) | MORE));
-            length >>= LENGTH_BITS;
-        }
-        self.all.push(char::from(length as u8));
+        push_length(&mut self.all, text.len());
         self.all.push_str(text);
         start
     }
 
     /// The text that starts at `start`, which [`Self::push`] gave.
     pub(in crate::gallery) fn get(&self, start: u64) -> &str {
-        let rest = &self.all[start as usize..];
-        let (mut length, mut shift) = (0, 0);
-        for (place, byte) in rest.bytes().enumerate() {
-            length |= usize::from(byte & (MORE - 1)) << shift;
-            shift += LENGTH_BITS;
-            if byte & MORE == 0 {
-                return &rest[place + 1..][..length];
-            }
+        let (length, rest) = split_length(&self.all[start as usize..]);
+        &rest[..length]
+    }
+}
+
+/// Appends a length.
+pub(super) fn push_length(all: &mut String, mut length: usize) {
+    while length >= usize::from(MORE) {
+        all.push(char::from(length as u8 & (MORE - 1) | MORE));
+        length >>= LENGTH_BITS;
+    }
+    all.push(char::from(length as u8));
+}
+
+/// The length that stands in front, and what follows it.
+#[inline]
+pub(super) fn split_length(all: &str) -> (usize, &str) {
+    let (mut length, mut shift) = (0, 0);
+    for (place, byte) in all.bytes().enumerate() {
+        length |= usize::from(byte & (MORE - 1)) << shift;
+        shift += LENGTH_BITS;
+        if byte & MORE == 0 {
+            return (length, &all[place + 1..]);
         }
-        ""
     }
-
-    /// Gives back what was held for more texts.
-    pub(in crate::gallery) fn shrink(&mut self) {
-        self.all.shrink_to_fit();
-    }
-
-    /// Bytes held.
-    pub(in crate::gallery) fn bytes(&self) -> usize {
-        self.all.capacity()
-    }
+    (0, "")
 }
 
 #[cfg(test)]
@@ -64,7 +64,6 @@ mod tests {
         let starts: Vec<u64> = given.iter().map(|text| texts.push(text)).collect();
         let names = ["张伟", "O'Brien", "👩\u{200d}🚀", "a\0b"];
         let more: Vec<u64> = names.iter().map(|text| texts.push(text)).collect();
-        texts.shrink();
         for (text, start) in given.iter().zip(starts) {
             assert_eq!(texts.get(start), text);
         }
@@ -73,6 +72,6 @@ mod tests {
         }
         let content: usize = given.iter().map(String::len).chain(names.map(str::len)).sum();
         // Seven lengths in one character, six in two, one in three, one in four.
-        assert_eq!(texts.bytes() - content, 7 + 6 * 2 + 3 + 4);
+        assert_eq!(texts.all.len() - content, 7 + 6 * 2 + 3 + 4);
     }
 }

@@ -50,14 +50,14 @@ pub fn write_prototypes(
 }
 
 /// One line of a file of prototypes that carries their labels and how they were chosen.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ExportLine<'a> {
     /// The prototype's id.
-    pub id: &'a str,
+    pub id: String,
     /// The person.
-    pub identity: &'a str,
+    pub identity: String,
     /// Where it came from; may be empty.
-    pub source: &'a str,
+    pub source: String,
     /// How it was chosen, as [`Origin::as_str`](crate::domain::Origin::as_str) has it.
     pub origin: &'a str,
     /// The vector.

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::compact::{Labels, Packed};
+use super::compact::{Labels, Packed, Text};
 use super::profile::{GalleryProfile, Identity};
 use crate::domain::{Margin, Matrix, Origin, Threshold};
 
@@ -21,10 +21,10 @@ pub use builder::{NewRow, SnapshotBuilder};
 pub use bytes::SnapshotBytes;
 
 /// A person in a snapshot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct IdentityView<'a> {
     /// The person's name.
-    pub name: &'a str,
+    pub name: Text<'a>,
     /// The person's own threshold.
     pub threshold: Option<Threshold>,
     /// The person's own least margin.
@@ -34,16 +34,16 @@ pub struct IdentityView<'a> {
 }
 
 /// What stands beside one physical row of the matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct RowView<'a> {
     /// The prototype's index: its place in the order of insertion.
     pub index: u64,
     /// Its identity, as a place in [`Snapshot::identities`].
     pub identity: usize,
     /// Its id, unique within the identity.
-    pub prototype_id: &'a str,
+    pub prototype_id: Text<'a>,
     /// Where it came from; may be empty.
-    pub source: &'a str,
+    pub source: Text<'a>,
     /// How it was chosen.
     pub origin: Origin,
 }
@@ -158,7 +158,7 @@ impl Snapshot {
     pub fn own_limits(&self) -> Vec<Identity> {
         let own = self.identities().filter(|one| one.threshold.is_some() || one.min_margin.is_some());
         let identity = |one: IdentityView<'_>| Identity {
-            name: one.name.to_owned(),
+            name: one.name.read(),
             threshold: one.threshold,
             min_margin: one.min_margin,
         };

@@ -47,9 +47,9 @@ fn fallen_apart(snapshot: &Snapshot, place: usize, threshold: f32) -> Option<Mer
     let [first, second, ..] = groups.as_slice() else { return None };
     let between = first.iter().flat_map(|&i| second.iter().map(move |&j| (i, j)));
     let between = between.map(|(i, j)| pairs.score(i, j)).fold(f32::NEG_INFINITY, f32::max);
-    let id = |i: &usize| snapshot.row(rows[*i]).prototype_id.to_owned();
+    let id = |i: &usize| snapshot.row(rows[*i]).prototype_id.read();
     Some(Merged {
-        identity: snapshot.identity(place).name.to_owned(),
+        identity: snapshot.identity(place).name.read(),
         groups: groups.iter().map(|group| group.iter().map(id).collect()).collect(),
         between,
     })

@@ -157,8 +157,8 @@ impl Doubt {
         let view = snapshot.row(one.row);
         Self {
             row: one.row,
-            identity: snapshot.identity(one.identity).name.to_owned(),
-            prototype_id: view.prototype_id.to_owned(),
+            identity: snapshot.identity(one.identity).name.read(),
+            prototype_id: view.prototype_id.read(),
             index: view.index,
             own: one.own.map(|own| Place::of(snapshot, own)),
             other: one.rivals.first().map(|other| Place::of(snapshot, *other)),
@@ -184,8 +184,8 @@ fn confusable(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Pair> {
     let mut pairs: Vec<_> = best.into_iter().collect();
     // Equal scores stay in the order of the identities.
     pairs.sort_by(|(_, a), (_, b)| b.0.total_cmp(&a.0));
-    let name = |row: usize| snapshot.identity(snapshot.identity_of(row)).name.to_owned();
-    let id = |row: usize| snapshot.row(row).prototype_id.to_owned();
+    let name = |row: usize| snapshot.identity(snapshot.identity_of(row)).name.read();
+    let id = |row: usize| snapshot.row(row).prototype_id.read();
     pairs
         .into_iter()
         .map(|(_, (score, rows))| Pair { identities: rows.map(name), score, prototype_ids: rows.map(id) })
@@ -209,7 +209,7 @@ fn split(snapshot: &Snapshot, standings: &[Standing], cut: &impl Fn(usize) -> Cu
         }
         let most = taken.into_iter().max_by_key(|(other, count)| (*count, usize::MAX - other));
         if let Some((other, prototypes)) = most.filter(|(_, count)| 2 * count >= of) {
-            let name = |place: usize| snapshot.identity(place).name.to_owned();
+            let name = |place: usize| snapshot.identity(place).name.read();
             splits.push(Split { identity: name(place), taken_for: name(other), prototypes, of });
         }
     }

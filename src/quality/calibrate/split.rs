@@ -72,9 +72,9 @@ pub fn of_identities(snapshot: &Snapshot, is_in: impl Fn(usize) -> bool) -> Snap
             .expect("what is stored is an embedding");
         builder.push(NewRow {
             index: view.index,
-            identity: snapshot.identity(view.identity).name,
-            prototype_id: view.prototype_id,
-            source: view.source,
+            identity: &snapshot.identity(view.identity).name.read(),
+            prototype_id: &view.prototype_id.read(),
+            source: &view.source.read(),
             origin: view.origin,
             embedding: &embedding,
         });
