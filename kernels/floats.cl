@@ -11,7 +11,7 @@
 //       64 + 4y .. 67 + 4y  [ 4 x 4 sums ]    [ 4 x 4 sums ]
 //
 //   so that neighbours in x read neighbouring float4s of the probes. While a piece is multiplied the next one is fetched into
-//   registers.
+//   registers. Beyond the last row or probe that one is fetched again: its scores are not looked at there.
 //
 //   groups are numbered probes first: those that run together read the same rows
 
@@ -24,7 +24,7 @@
 #define DEPTH 16
 #endif
 
-// Work-items of a group over the probes, and over the rows; each has 8 of either.
+// Work-items of a group over the probes, and over the rows, an even number; each has 8 of either.
 #ifndef ACROSS
 #define ACROSS 16
 #endif
@@ -47,20 +47,40 @@
 #error "DIM must be a multiple of 16"
 #endif
 
-// Fetches a work-item's share of a piece; vectors beyond `count` are zero.
-void fetch(
-    float4 *const into,
+// The work-item's place in its group. Neighbours share their probes, and those next but one their rows: reads of local memory at one place by
+// both are one read.
+uint across(void)
+{
+    return get_local_id(0) / 2 % ACROSS;
+}
+
+uint down(void)
+{
+    return get_local_id(0) / (2 * ACROSS) * 2 + get_local_id(0) % 2;
+}
+
+// Where a work-item's share of the first piece lies.
+void point_at(
+    __global const float4 **const share,
     const uint fetches,
     __global const float4 *const vectors,
     const uint first,
-    const uint count,
-    const uint component)
+    const uint count)
 {
     #pragma unroll
     for (uint i = 0; i < fetches; ++i) {
         const uint place = get_local_id(0) + i * GROUP_ITEMS;
-        const uint vector = first + place / QUADS;
-        into[i] = vector < count ? vectors[(size_t)vector * (DIM / 4) + component / 4 + place % QUADS] : (float4)(0.0f);
+        share[i] = vectors + (size_t)min(first + place / QUADS, count - 1) * (DIM / 4) + place % QUADS;
+    }
+}
+
+// Fetches a work-item's share of a piece, and moves on to that of the next.
+void fetch(float4 *const into, __global const float4 **const share, const uint fetches)
+{
+    #pragma unroll
+    for (uint i = 0; i < fetches; ++i) {
+        into[i] = *share[i];
+        share[i] += QUADS;
     }
 }
 
@@ -95,8 +115,8 @@ void multiply_tile(
     const uint first_probe,
     const uint probe_count)
 {
-    const uint x = get_local_id(0) % ACROSS;
-    const uint y = get_local_id(0) / ACROSS;
+    const uint x = across();
+    const uint y = down();
     #pragma unroll
     for (uint i = 0; i < 8; ++i) {
         sums[i][0] = (float4)(0.0f);
@@ -104,8 +124,12 @@ void multiply_tile(
     }
     float4 next_rows[ROW_FETCHES];
     float4 next_probes[PROBE_FETCHES];
-    fetch(next_rows, ROW_FETCHES, rows, first_row, row_count, 0);
-    fetch(next_probes, PROBE_FETCHES, probes, first_probe, probe_count, 0);
+    __global const float4 *row_share[ROW_FETCHES];
+    __global const float4 *probe_share[PROBE_FETCHES];
+    point_at(row_share, ROW_FETCHES, rows, first_row, row_count);
+    point_at(probe_share, PROBE_FETCHES, probes, first_probe, probe_count);
+    fetch(next_rows, row_share, ROW_FETCHES);
+    fetch(next_probes, probe_share, PROBE_FETCHES);
     for (uint component = 0; component < DIM; component += DEPTH) {
         __local float4 *const row_piece = pieces->rows[component / DEPTH % 2];
         __local float4 *const probe_piece = pieces->probes[component / DEPTH % 2];
@@ -113,11 +137,10 @@ void multiply_tile(
         lay_down(probe_piece, PROBE_PITCH, next_probes, PROBE_FETCHES);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (component + DEPTH < DIM) {
-            fetch(next_rows, ROW_FETCHES, rows, first_row, row_count, component + DEPTH);
-            fetch(next_probes, PROBE_FETCHES, probes, first_probe, probe_count, component + DEPTH);
+            fetch(next_rows, row_share, ROW_FETCHES);
+            fetch(next_probes, probe_share, PROBE_FETCHES);
         }
-        // All unrolled, the sums and what is fetched ahead for them would take too many registers.
-        #pragma unroll 4
+        #pragma unroll
         for (uint i = 0; i < DEPTH; ++i) {
             const float4 r0 = row_piece[i * (ROW_PITCH / 4) + y];
             const float4 r1 = row_piece[i * (ROW_PITCH / 4) + y + DOWN];
@@ -140,12 +163,12 @@ void multiply_tile(
 // The work-item's row and probe of a place in its sums.
 uint row_at(const uint i)
 {
-    return get_local_id(0) / ACROSS * 4 + i / 4 * (DOWN * 4) + i % 4;
+    return down() * 4 + i / 4 * (DOWN * 4) + i % 4;
 }
 
 uint probe_at(const uint i)
 {
-    return get_local_id(0) % ACROSS * 4 + i / 4 * (ACROSS * 4) + i % 4;
+    return across() * 4 + i / 4 * (ACROSS * 4) + i % 4;
 }
 
 float of_four(const float4 values, const uint i)
@@ -202,7 +225,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_ITEMS, 1, 1))) void sample_fl
     for (uint column = 0; column < 8; ++column) {
         const uint probe = probe_start + probe_at(column);
         if (probe < probe_count) {
-            maxima[((size_t)probe * groups + group) * DOWN + get_local_id(0) / ACROSS] = best[column];
+            maxima[((size_t)probe * groups + group) * DOWN + down()] = best[column];
         }
     }
 }
