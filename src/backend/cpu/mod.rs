@@ -215,12 +215,8 @@ fn screen_in_bytes(
     quantized::screen(kernel, rows, probes, &|probe| job.asks[in_bytes[probe]].skip, sweep);
     take_out(in_bytes, into, found);
     sweep.finish(found);
-    for (place, found) in found.iter_mut().enumerate() {
-        found.bound = probes.bound(place, rows);
-        if found.coverage == Coverage::Unknown {
-            in_float.push(in_bytes[place]);
-        }
-    }
+    let given_up = in_bytes.iter().zip(&*found).filter(|(_, found)| found.coverage == Coverage::Unknown);
+    in_float.extend(given_up.map(|(probe, _)| *probe));
     put_back(in_bytes, into, found);
 }
 
@@ -235,9 +231,6 @@ fn screen_in_float(rows: &Matrix, job: &ScreenJob<'_>, scratch: &mut Scratch, in
     float::screen(rows, probes, &|probe| job.asks[in_float[probe]].skip, sweep);
     take_out(in_float, into, found);
     sweep.finish(found);
-    for found in found.iter_mut() {
-        found.bound = float::error_bound(rows.dim());
-    }
     put_back(in_float, into, found);
 }
 

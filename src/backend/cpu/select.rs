@@ -129,11 +129,14 @@ impl Selector {
     pub(super) fn finish(&mut self, into: &mut Candidates) {
         self.throw_out();
         into.rows.clear();
-        into.rows.extend(
-            self.kept
-                .iter()
-                .map(|kept| Candidate { row: kept.row, raw: f32::midpoint(kept.lower, kept.upper) }),
-        );
+        let mut widest = 0.0_f32;
+        for Kept { row, lower, upper } in self.kept.iter().copied() {
+            let raw = f32::midpoint(lower, upper);
+            widest = widest.max(upper - raw).max(raw - lower);
+            into.rows.push(Candidate { row, raw });
+        }
+        // A difference may have been rounded down.
+        into.bound = widest.next_up();
         into.coverage = if self.gave_up() {
             Coverage::Unknown
         } else if self.floor == f32::NEG_INFINITY {
@@ -192,6 +195,21 @@ mod tests {
         offer(&mut selector, 0, &vec![0.7; 5000], 0.0);
         assert!(selector.gave_up());
         assert_eq!(finish(selector), (vec![], Coverage::Unknown));
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_rows_that_are_kept() {
+        let mut selector = wanting(1);
+        selector.offer(Kept { row: 0, lower: -0.9, upper: 0.3 });
+        selector.offer(Kept { row: 1, lower: 0.51, upper: 0.53 });
+        selector.offer(Kept { row: 2, lower: 0.40, upper: 0.55 });
+        let mut found = Candidates::default();
+        selector.finish(&mut found);
+        assert_eq!(found.rows.iter().map(|one| one.row).collect::<Vec<_>>(), [1, 2]);
+        assert!((0.075..0.075_001).contains(&found.bound), "{}", found.bound);
+        for (one, [lower, upper]) in found.rows.iter().zip([[0.51, 0.53], [0.40, 0.55]]) {
+            assert!(one.raw - found.bound <= lower && upper <= one.raw + found.bound);
+        }
     }
 
     #[test]

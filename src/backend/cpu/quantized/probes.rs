@@ -117,11 +117,6 @@ impl QuantizedProbes {
     pub(in crate::backend::cpu) fn error(&self, probe: usize, row_error: f32) -> f32 {
         self.whole.norms[probe] * row_error + self.whole.errors[probe]
     }
-
-    /// How far any score may be off.
-    pub(in crate::backend::cpu) fn bound(&self, probe: usize, rows: &QuantizedRows) -> f32 {
-        self.error(probe, rows.worst_error()).next_up()
-    }
 }
 
 impl Side {

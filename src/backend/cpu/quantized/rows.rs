@@ -20,8 +20,6 @@ pub(in crate::backend::cpu) struct QuantizedRows {
     centre: Vec<f32>,
     /// Largest norm of a row as quantised, `|s r|`.
     reach: f64,
-    /// Largest norm of a row's quantisation error.
-    worst_error: f32,
     pub(super) outline: Option<Outline>,
 }
 
@@ -83,9 +81,8 @@ impl QuantizedRows {
                 reach
             })
             .reduce(|| 0.0, f64::max);
-        let worst_error = codes.measures.iter().map(|row| row.error()).fold(0.0, f32::max);
         let outline = Outline::new(rows, &centre, kernel);
-        Self { codes, biases, centre, reach, worst_error, outline }
+        Self { codes, biases, centre, reach, outline }
     }
 
     pub(super) fn panels(&self) -> Panels<'_> {
@@ -110,11 +107,6 @@ impl QuantizedRows {
     /// Largest norm of a row as quantised.
     pub(super) fn reach(&self) -> f64 {
         self.reach
-    }
-
-    /// Largest norm of a row's quantisation error.
-    pub(super) fn worst_error(&self) -> f32 {
-        self.worst_error
     }
 
     /// How many rows, padding included.

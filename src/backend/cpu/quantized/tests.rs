@@ -56,7 +56,8 @@ proptest! {
                 for row in 0..rows.rows() {
                     let score = product(&probes, probe, &rows, row);
                     let upper = f64::from(whole[probe][row]);
-                    prop_assert!(score <= upper && score >= upper - 2.0 * f64::from(filled.bound(probe, &quantized)));
+                    let error = filled.error(probe, quantized.panels().measures[row].error());
+                    prop_assert!(score <= upper && score >= upper - 2.0 * f64::from(error));
                     if let Some(outline) = &outline {
                         // No more than the norms' product, and what quantising may take.
                         prop_assert!(score <= f64::from(outline[probe][row]) && outline[probe][row] < 5.0);
