@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::drawing::Drawing;
 use super::pictures::{pictures, span, steps};
 use super::{FacesArgs, Ready, Steps, percent};
 use crate::cli::output::{Output, PlainFormat, table};
@@ -17,7 +18,7 @@ use crate::cli::{FoundWrong, Usage};
 use crate::config::Settings;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::Store;
-use crate::gallery::{Snapshot, formats};
+use crate::gallery::{Snapshot, files, formats};
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
 use crate::quality::calibrate::split::{Held, Split, halves};
@@ -160,15 +161,8 @@ pub(in crate::cli) fn run(
         splits: split(&loaded, snapshot, &args, draws)?,
         applied: None,
     };
-    if let Some(folder) = &args.plots {
-        for (name, picture) in pictures(&calibration, &recommended, &pairs) {
-            let (ending, content) = match args.plot_format {
-                PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
-                PlotFormat::Png => ("png", picture.png()?),
-            };
-            formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
-        }
-    }
+    // What was found is told, whatever becomes of the pictures.
+    let drawn = draw(&args, pictures(&calibration, &recommended, &pairs));
     if let Some(pair) = applied(&recommended, args.apply) {
         let mut store = Store::open(&args.faces.gallery.folder.path(settings)?)?;
         let threshold = Threshold::parse(pair.rates.threshold)?;
@@ -179,6 +173,7 @@ pub(in crate::cli) fn run(
         PlainFormat::Json => output.json(&report)?,
         PlainFormat::Table => show(&report, output)?,
     }
+    drawn?;
     verdict(&report, args.apply)
 }
 
@@ -190,6 +185,19 @@ fn applied(recommended: &Recommendation, apply: Option<Apply>) -> Option<Pair> {
     }
 }
 
+/// Writes the pictures that are wished for.
+fn draw(args: &CalibrateArgs, pictures: [(&str, Drawing); 3]) -> anyhow::Result<()> {
+    let Some(folder) = &args.plots else { return Ok(()) };
+    for (name, picture) in pictures {
+        let (ending, content) = match args.plot_format {
+            PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
+            PlotFormat::Png => ("png", picture.png()?),
+        };
+        formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
+    }
+    Ok(())
+}
+
 /// Makes the folder for pictures, where it is not there yet.
 fn make_folder(folder: &Path) -> anyhow::Result<()> {
     let got = match fs::create_dir_all(folder) {
@@ -197,7 +205,7 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
             "a file".to_owned()
         }
-        Err(error) => error.to_string(),
+        Err(error) => files::advice(&error),
     };
     Err(Usage(format!(
         "--plots: expected a folder, or a place where one can be made, got {}: {got}",

@@ -172,14 +172,17 @@ pub(in crate::cli) fn run(
     let backends =
         others.map(|(answers, ready)| Agreement::of(snapshot, ready.backend(), first, answers)).collect();
     let report = report(&args, (ready, &probes), &cases, backends);
-    if let Some(path) = &args.html {
-        formats::write_whole(path, html::page(&report, &cases).as_bytes())?;
-    }
+    // What was found is told, whatever becomes of the page.
+    let written = args
+        .html
+        .as_deref()
+        .map_or(Ok(()), |path| formats::write_whole(path, html::page(&report, &cases).as_bytes()));
     match args.format {
         Format::Json => output.json(&report)?,
         Format::Jsonl => cases.iter().try_for_each(|case| output.json_line(case))?,
         Format::Table => show(&report, output)?,
     }
+    written?;
     let differing = report.backends.iter().filter(|other| !other.is_complete()).count();
     let wrong = report
         .missed

@@ -90,3 +90,33 @@ fn a_bad_row_names_its_line_and_nothing_is_imported() {
     let problem = "faces.npy row 1 (from 0): embedding: expected finite components, got NaN at component 2";
     assert!(ran.stderr.contains(problem), "{}", ran.stderr);
 }
+
+/// What was found is told all the same, and the code says that not all is well.
+#[test]
+fn what_cannot_be_written_is_named_and_costs_no_result() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    import(&at.join("data")).ok();
+    let nowhere = "cannot be written: its folder is not there: make it first";
+    let ran = run(at, "gallery export --data @/data @/nowhere/out.npy");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(
+        ran.stderr.contains(&format!("{}: {nowhere}", text(&at.join("nowhere/out.csv")))),
+        "{}",
+        ran.stderr
+    );
+
+    let ran = run(at, "validate --data @/data --html @/nowhere/page.html");
+    assert!(ran.code == Some(1) && ran.stdout.contains("known probes"), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr.contains(&format!("{}: {nowhere}", text(&at.join("nowhere/page.html")))),
+        "{}",
+        ran.stderr
+    );
+
+    fs::create_dir_all(at.join("plots/det.svg")).unwrap();
+    let ran = run(at, "calibrate --data @/data --draws 100 --plots @/plots");
+    assert!(ran.code == Some(1) && ran.stdout.contains("strangers named"), "{}{}", ran.stdout, ran.stderr);
+    let picture = format!("{}: expected a regular file, got a folder", text(&at.join("plots/det.svg")));
+    assert!(ran.stderr.contains(&picture), "{}", ran.stderr);
+}
