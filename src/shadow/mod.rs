@@ -26,6 +26,7 @@ mod runner;
 mod shared;
 pub mod sketch;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,8 +41,9 @@ pub use observed::{Answer, Observed, Question};
 pub use opening::{Next, Open, Opening};
 pub use replay::{Guilty, ReplayError, Replayed, ReplayedSide};
 
-use crate::config::{BackendKind, BackendSettings, Fallback, Promotion, ShadowSettings};
+use crate::config::{BackendKind, BackendSettings, Fallback, Promotion, RecordSettings, ShadowSettings};
 use crate::engine::EngineError;
+use crate::gallery::files;
 use crate::recognize::{Recognizer, Seat};
 use crate::telemetry::{self, BackendName, DropReason, Label, ShadowKind};
 use evidence::Evidence;
@@ -79,7 +81,10 @@ impl<T> Sides<T> {
 #[derive(Debug, Error)]
 pub enum ShadowError {
     /// The folder of its record.
-    #[error("shadow.record.path: {folder}: {error}")]
+    #[error(
+        "shadow.record.path: {folder}: expected a folder to keep the record in, or a place where one can be made: {}",
+        files::advice(error)
+    )]
     Record {
         /// Which.
         folder: String,
@@ -89,6 +94,12 @@ pub enum ShadowError {
     /// Its thread.
     #[error("the shadow's thread could not be started: {0}")]
     Thread(std::io::Error),
+}
+
+impl ShadowError {
+    fn of_record(folder: &Path, error: std::io::Error) -> Self {
+        Self::Record { folder: folder.display().to_string(), error }
+    }
 }
 
 /// Why the shadow was not promoted.
@@ -134,6 +145,12 @@ pub struct Shadow {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Whether the record that the settings want can be kept; makes nothing that stays.
+pub fn check_record(settings: &RecordSettings) -> Result<(), ShadowError> {
+    let Some(folder) = &settings.path else { return Ok(()) };
+    Journal::check(folder).map_err(|error| ShadowError::of_record(folder, error))
+}
+
 impl Shadow {
     /// Opens a backend for the candidate's seat of `recognizer`, beside all that is served, and then compares the two seats; goes on where
     /// the same machines left off before a restart. `programs` says which kernels each seat runs. Blocks for no longer than its record takes
@@ -161,7 +178,7 @@ impl Shadow {
             None => None,
             Some(folder) => Some(
                 Journal::open(folder, &settings.record)
-                    .map_err(|error| ShadowError::Record { folder: folder.display().to_string(), error })?,
+                    .map_err(|error| ShadowError::of_record(folder, error))?,
             ),
         };
         let (watchers, _) = broadcast::channel(WATCHED);
