@@ -66,8 +66,8 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
             options.generation = Some(found.generation);
         }
         if args.on_conflict == OnConflict::Reject && !found.conflicts.is_empty() {
-            let sentences: Vec<String> = found.conflicts.iter().map(conflicts::sentence).collect();
-            return Err(FoundWrong(format!("nothing was imported: {}", sentences.join("; "))).into());
+            let told = conflicts::summary(&found.conflicts);
+            return Err(FoundWrong(format!("nothing was imported: {told}")).into());
         }
         Ok(())
     });

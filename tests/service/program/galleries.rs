@@ -91,6 +91,49 @@ fn a_bad_row_names_its_line_and_nothing_is_imported() {
     assert!(ran.stderr.contains(problem), "{}", ran.stderr);
 }
 
+/// One line of JSON a prototype.
+fn lines(prototypes: &[(&str, &str)]) -> String {
+    let line = |(name, id): &(&str, &str)| {
+        format!("{{\"identity\":\"{name}\",\"id\":\"{id}\",\"embedding\":[1.0,0.0]}}\n")
+    };
+    prototypes.iter().map(line).collect()
+}
+
+/// All look like each other, so that each is a conflict; but of what stands twice nothing else is said.
+#[test]
+fn what_stands_twice_is_told_before_who_looks_like_whom() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "twice.jsonl", &lines(&[("ann", "1"), ("bob", "1"), ("ann", "1")]));
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    write(at, "both.jsonl", &lines(&[("bob", "1"), ("ann", "1")]));
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/twice.jsonl");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("twice.jsonl line 3") && ran.stderr.contains("got it already at"),
+        "{}",
+        ran.stderr
+    );
+    run(at, "gallery import --data @/data --on-conflict reject @/ann.jsonl").ok();
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/both.jsonl");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("got what the gallery holds at index 0"), "{}", ran.stderr);
+}
+
+#[test]
+fn many_conflicts_are_told_by_the_first_few() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    let names: Vec<String> = (0..60).map(|person| format!("person_{person:02}")).collect();
+    write(at, "alike.jsonl", &lines(&names.iter().map(|name| (name.as_str(), "1")).collect::<Vec<_>>()));
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/alike.jsonl --format json");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let told = ran.stderr.trim_end();
+    assert!(told.ends_with("; and 55 more (--format json lists them all)") && told.len() < 1000, "{told}");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["conflicts"].as_array().unwrap().len(), 60);
+}
+
 /// What was found is told all the same, and the code says that not all is well.
 #[test]
 fn what_cannot_be_written_is_named_and_costs_no_result() {
