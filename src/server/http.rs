@@ -113,7 +113,10 @@ async fn render(State(page): State<Page>) -> impl IntoResponse {
 
 async fn ready(State(page): State<Page>) -> (StatusCode, &'static str) {
     if page.health.is_ready() {
-        (StatusCode::OK, "ready\n")
+        // Galleries come and go while one is served, so that whoever brings the first must be let through.
+        let serves_any =
+            page.serving.recognizer().is_ok_and(|recognizer| recognizer.galleries().next().is_some());
+        (StatusCode::OK, if serves_any { "ready\n" } else { "ready, but no gallery is served\n" })
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "loading, draining or failed\n")
     }

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use lookalike::domain::{Margin, Threshold};
-use lookalike::gallery::store::ImportOptions;
-use lookalike::grpc::proto::{GetInfoRequest, Probe, RecognizeRequest, RecognizeResponse, SearchRequest};
+use lookalike::gallery::store::{ImportOptions, Selection, Store};
+use lookalike::grpc::proto::{
+    GetInfoRequest, Probe, RecognizeRequest, RecognizeResponse, ReloadRequest, SearchRequest,
+};
 use lookalike::server::{self, Listeners, LoadError, ServerError};
 use tempfile::TempDir;
 use tonic::{Code, Request};
@@ -154,6 +156,48 @@ async fn a_server_with_nothing_to_serve_does_not_start() {
     assert!(matches!(error, ServerError::Load(LoadError::Store(_))), "{error:?}");
     let told = told(error);
     assert!(told.starts_with("storage.path: no data folder at "), "{told}");
+}
+
+/// Galleries come and go; whoever brings the first again must be let through, so that the server stays ready, and says what it lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_tells_what_changed_and_that_nothing_is_left() {
+    let folder = sample();
+    let import = |gallery: &str| {
+        let file = folder.path().join("ann.jsonl");
+        std::fs::write(&file, "{\"identity\":\"ann\",\"id\":\"1\",\"embedding\":[1.0]}").unwrap();
+        let (data, file) = (folder.path().to_str().unwrap(), file.to_str().unwrap());
+        lookalike().args(["gallery", "import", "--data", data, "--gallery", gallery, file]).run().ok();
+    };
+    let remove = |gallery: &str| {
+        Store::open(folder.path()).unwrap().remove(gallery, &Selection::Everything).unwrap();
+    };
+    let server = lookalike().serve(folder.path(), &CPU).await;
+    import("other");
+    server.operations().reload(ReloadRequest {}).await.unwrap();
+    assert_eq!(http_get(server.http, "/readyz").await, (200, "ready\n".to_owned()));
+    remove("default");
+    remove("other");
+    server.operations().reload(ReloadRequest {}).await.unwrap();
+    assert_eq!(http_get(server.http, "/readyz").await, (200, "ready, but no gallery is served\n".to_owned()));
+    server.terminate();
+    let (_, _, lines) = server.end();
+    let told: Vec<(&str, Option<&str>)> = lines
+        .iter()
+        .filter_map(|line| Some((line["message"].as_str()?, line["gallery"].as_str())))
+        .filter(|(message, _)| message.contains("gallery"))
+        .collect();
+    let empty =
+        "no gallery is served: every question is answered NOT_FOUND until one is imported and reloaded";
+    assert_eq!(
+        told,
+        [
+            ("gallery served", Some("default")),
+            ("gallery served", Some("other")),
+            ("gallery withdrawn", Some("default")),
+            ("gallery withdrawn", Some("other")),
+            (empty, None),
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

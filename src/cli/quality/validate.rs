@@ -188,6 +188,10 @@ pub(in crate::cli) fn run(
         .missed
         .iter()
         .cloned()
+        .chain(
+            (report.prototypes == 0)
+                .then(|| format!("gallery {:?} is empty: nobody can be recognised", report.gallery)),
+        )
         .chain((differing > 0).then(|| "backends answered differently".to_owned()));
     let wrong: Vec<String> = wrong.collect();
     if wrong.is_empty() { Ok(()) } else { Err(FoundWrong(wrong.join("; ")).into()) }

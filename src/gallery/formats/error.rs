@@ -87,12 +87,6 @@ pub enum Problem {
         /// Why not.
         problem: NameError,
     },
-    /// Blanks alone.
-    #[error("{field}: expected a name, got blanks")]
-    BlankName {
-        /// Which one.
-        field: &'static str,
-    },
     /// Some other field is wrong.
     #[error("{field}: {reason}")]
     Field {

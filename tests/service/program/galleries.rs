@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{import, run, text, write};
-use crate::support::{Random, sample_file};
+use crate::support::{Random, lookalike, sample_file};
 
 #[test]
 fn a_gallery_goes_in_and_out_and_in_again() {
@@ -162,4 +162,34 @@ fn what_cannot_be_written_is_named_and_costs_no_result() {
     assert!(ran.code == Some(1) && ran.stdout.contains("strangers named"), "{}{}", ran.stdout, ran.stderr);
     let picture = format!("{}: expected a regular file, got a folder", text(&at.join("plots/det.svg")));
     assert!(ran.stderr.contains(&picture), "{}", ran.stderr);
+}
+
+#[test]
+fn a_gallery_has_a_name_that_can_be_seen() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    let (data, file) = (at.join("data"), at.join("ann.jsonl"));
+    let ran =
+        lookalike().args(["gallery", "import", "--data", text(&data), "--gallery", "  ", text(&file)]).run();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("gallery name \"  \": expected a name, got blanks"), "{}", ran.stderr);
+}
+
+#[test]
+fn nobody_validates_an_empty_gallery_unawares() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    run(at, "gallery import --data @/data @/ann.jsonl").ok();
+    run(at, "gallery remove --data @/data --identity ann").ok();
+    for probes in ["", " --probes @/ann.jsonl"] {
+        let ran = run(at, &format!("validate --data @/data{probes}"));
+        assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.stderr.contains("gallery \"default\" is empty: nobody can be recognised"),
+            "{}",
+            ran.stderr
+        );
+    }
 }
