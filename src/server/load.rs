@@ -51,6 +51,8 @@ pub(super) fn reloading(settings: &Settings, gauges: Arc<Mutex<GalleryGauges>>) 
         for gallery in &reloaded.withdrawn {
             tracing::info!(gallery, "gallery withdrawn");
         }
+        // Galleries of other sizes may have another backend answer.
+        recognizer.account().show();
         show(recognizer, &mut gauges, |name| reloaded.loaded.iter().any(|(loaded, _)| loaded == name));
         return_free_pages();
         Ok(reloaded)
@@ -60,12 +62,13 @@ pub(super) fn reloading(settings: &Settings, gauges: Arc<Mutex<GalleryGauges>>) 
 /// Says in the log and the metrics what is served and by what.
 pub(super) fn announce(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
     let choice = recognizer.standing().choice();
-    let active = choice.active();
+    let account = recognizer.account();
+    let answers = account.answers();
     tracing::info!(
-        backend = active.backend.as_str(),
-        device = active.device,
-        driver = active.driver,
-        reason = choice.sentence,
+        backend = answers.backend.as_str(),
+        device = answers.device,
+        driver = answers.driver,
+        reason = account.sentence,
         "backend chosen"
     );
     for description in &choice.backends {
@@ -74,7 +77,7 @@ pub(super) fn announce(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
     if let Some(fallback) = &choice.fallback {
         telemetry::fell_back(fallback.reason);
     }
-    telemetry::backend_chosen(active.backend, choice.reason);
+    account.show();
     show(recognizer, gauges, |_| true);
 }
 
