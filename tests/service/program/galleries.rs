@@ -193,3 +193,20 @@ fn nobody_validates_an_empty_gallery_unawares() {
         );
     }
 }
+
+/// Figures of 32 bits, in as many digits as tell them apart.
+#[test]
+fn json_shows_no_digits_that_a_figure_has_not() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    import(&at.join("data")).ok();
+    let list = run(at, "gallery list --data @/data --format json").ok();
+    assert!(list.contains("\"threshold\": 0.942,") && list.contains("\"min_margin\": 0.04,"), "{list}");
+    // As near to one as to the other, at a score that is no short number.
+    write(at, "new.jsonl", "{\"identity\":\"eve\",\"id\":\"1\",\"embedding\":[0.909,0.4168]}\n");
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    run(at, "gallery import --data @/few @/ann.jsonl --threshold 0.5").ok();
+    let told = run(at, "gallery import --data @/few @/new.jsonl --on-conflict warn --format json").ok();
+    let score = told.split("\"score\": ").nth(1).unwrap().split([',', '\n']).next().unwrap();
+    assert!(score.len() < 12 && score.parse::<f32>().unwrap() > 0.9, "{told}");
+}
