@@ -293,9 +293,10 @@ impl Shadow {
         self.shared.watchers.subscribe()
     }
 
-    /// From now on this share of requests, 0 to 1, is compared.
-    pub fn set_sampling(&self, share: f64) {
-        let share = share.clamp(0.0, 1.0);
+    /// From now on this share of requests, 0 to 1, is compared; gives it.
+    pub fn set_sampling(&self, share: f64) -> f64 {
+        // `+ 0.0` turns -0.0 into 0.0.
+        let share = share.clamp(0.0, 1.0) + 0.0;
         let mut ledger = self.shared.ledger();
         tracing::info!(target: TARGET, from = ledger.sampling, to = share, "the shadow's sampling is changed");
         if ledger.sampling.to_bits() != share.to_bits() {
@@ -304,6 +305,7 @@ impl Shadow {
         (ledger.sampling, ledger.urgent) = (share, true);
         drop(ledger);
         self.shared.show();
+        share
     }
 
     /// Lets the shadow's backend answer, if it is open and fit; with `force` if it is open. Says whether anything changed.
