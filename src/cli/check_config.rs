@@ -1,13 +1,19 @@
 //! `lookalike check-config`.
 
+use anyhow::Context;
+
 use super::output::Output;
 use super::settings::SettingsArgs;
 use crate::gallery::store::{Store, StoreError};
 use crate::grpc::Tokens;
+use crate::shadow::check_record;
 
 pub(super) fn run(settings: &SettingsArgs, output: &mut Output) -> anyhow::Result<()> {
     let settings = settings.load([])?;
     settings.server.tokens.as_deref().map(Tokens::load).transpose()?;
+    if settings.shadow.enabled {
+        check_record(&settings.shadow.record).context("every key is valid, but one names a wrong place")?;
+    }
     let path = &settings.storage.path;
     match Store::open_read_only(path).and_then(|store| store.galleries()) {
         Ok(galleries) => {

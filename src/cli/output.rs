@@ -50,7 +50,8 @@ impl Output {
         writeln!(self.0, "{text}")
     }
 
-    /// One JSON document over several lines.
+    /// One JSON document over several lines. What holds `f32` comes as a type of its own, not as [`serde_json::Value`], to which every number is an
+    /// `f64`: 0.909 would read 0.9089999794960022.
     pub(super) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut self.0, value)?;
         Ok(writeln!(self.0)?)

@@ -137,6 +137,9 @@ fn print(report: &TuneReport, output: &mut Output) -> anyhow::Result<()> {
         ))?,
         None => output.line("no variant could be measured and found right")?,
     }
+    if let Some(variant) = &report.within_noise {
+        output.line(format!("the default stays: {variant} was faster by less than rounds differ"))?;
+    }
     if let Some(path) = &report.stored {
         output.line(format!("kept in {}; it serves from the next start", path.display()))?;
     }

@@ -53,6 +53,8 @@ pub struct Limits {
     pub max_neighbors: usize,
     /// Candidates a recognition.
     pub max_candidates: usize,
+    /// Connections at once.
+    pub max_connections: usize,
     /// Requests being answered at once.
     pub max_in_flight: usize,
     /// Scans waiting for the backend.

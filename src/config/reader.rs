@@ -69,7 +69,10 @@ impl<'a> Reader<'a> {
     /// A number within a range.
     pub(super) fn real(&mut self, path: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
         let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.accepted(path, &expected, |value| value.as_f64().filter(|value| range.contains(value)))
+        // `+ 0.0` turns -0.0 into 0.0.
+        self.accepted(path, &expected, |value| {
+            value.as_f64().filter(|value| range.contains(value)).map(|value| value + 0.0)
+        })
     }
 
     /// A number of a type that knows its own range.

@@ -94,6 +94,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let max_top_k = reader.size("server.limits.max_top_k", 1..=1_000_000);
     let max_neighbors = reader.size("server.limits.max_neighbors", 1..=100_000_000);
     let max_candidates = reader.size("server.limits.max_candidates", 1..=100_000);
+    let max_connections = reader.size("server.limits.max_connections", 1..=1_000_000);
     let max_in_flight = reader.size("server.limits.max_in_flight", 1..=100_000);
     let queue = reader.size("server.limits.queue", 1..=100_000);
     Some(Limits {
@@ -102,6 +103,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
         max_top_k: max_top_k?,
         max_neighbors: max_neighbors?,
         max_candidates: max_candidates?,
+        max_connections: max_connections?,
         max_in_flight: max_in_flight?,
         queue: queue?,
     })

@@ -17,5 +17,5 @@ pub use kept::Kept;
 pub use matrix::{Matrix, RowAlignment};
 pub use pages::{advise_large_pages, return_free_pages, return_large_blocks};
 pub use prototype::{NameError, Origin, Prototype, PrototypeKey, check_name, unprintable};
-pub use score::{Scorer, by_rank, canonical_score};
+pub use score::{Scorer, by_rank, canonical_score, widened};
 pub use tuning::{Margin, OutOfRange, Threshold, TopK};

@@ -91,6 +91,9 @@ pub enum NameError {
     /// Nothing there.
     #[error("expected a name, got nothing")]
     Empty,
+    /// Blanks alone, which nobody can see.
+    #[error("expected a name, got blanks")]
+    Blank,
     /// Longer than a name may be.
     #[error("expected at most {MAX_NAME_BYTES} bytes, got {0}")]
     TooLong(usize),
@@ -108,14 +111,17 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, no control characters, nothing invisible and nothing
-/// that changes the direction of writing.
+/// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, not blanks alone, no control characters, nothing
+/// invisible and nothing that changes the direction of writing.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
     if name.len() > MAX_NAME_BYTES {
         return Err(NameError::TooLong(name.len()));
+    }
+    if name.chars().all(|c| c.is_whitespace() && !c.is_control()) {
+        return Err(NameError::Blank);
     }
     match unprintable(name) {
         Some(control) if control.is_control() => Err(NameError::Control(control)),
@@ -139,6 +145,7 @@ mod tests {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
         assert_eq!(check_name(""), Err(NameError::Empty));
+        assert_eq!([" ", "\u{3000} "].map(check_name), [Err(NameError::Blank), Err(NameError::Blank)]);
         assert_eq!(check_name("a\nb"), Err(NameError::Control('\n')));
         assert_eq!(check_name(&"x".repeat(257)), Err(NameError::TooLong(257)));
     }

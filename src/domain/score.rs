@@ -71,6 +71,11 @@ fn score<A: Copy + Into<f64>>(a: &[A], b: &[f32], multiply_add: impl Fn(f64, f64
     sum as f32 + 0.0
 }
 
+/// The `f64` that is written with the same digits, for what writes `f64` alone: 0.909, not 0.9089999794960022.
+pub fn widened(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
 /// The total order of answers: canonical score descending, then prototype index ascending. Indices are asked for only where
 /// scores are equal, since they lie elsewhere.
 pub fn by_rank(a: (f32, impl FnOnce() -> u64), b: (f32, impl FnOnce() -> u64)) -> Ordering {
@@ -120,6 +125,14 @@ mod tests {
     fn a_score_is_never_negative_zero() {
         let tiny = f32::from_bits(1);
         assert_eq!(canonical_score(&[tiny], &[-tiny]).to_bits(), 0.0_f32.to_bits());
+    }
+
+    #[test]
+    fn what_is_widened_keeps_its_digits() {
+        for value in [0.909, -0.3, 1.0, 0.0, 3.4e-7, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY] {
+            assert_eq!(widened(value).to_string(), value.to_string());
+        }
+        assert!(widened(f32::NAN).is_nan());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The numbers a caller may turn: threshold, margin, k. A value of these types is within its range.
 
+use serde::Serialize;
 use thiserror::Error;
 
 /// A number outside its range.
@@ -23,7 +24,7 @@ fn within(value: f32, low: f32, high: f32) -> Result<f32, OutOfRange> {
 }
 
 /// Least score of the best identity, inclusive: -1 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 pub struct Threshold(f32);
 
 impl Threshold {
@@ -39,7 +40,7 @@ impl Threshold {
 }
 
 /// Least lead of the best identity over any other, inclusive: 0 to 2.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 pub struct Margin(f32);
 
 impl Margin {

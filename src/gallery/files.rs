@@ -2,7 +2,7 @@
 //! replaced by renaming, neither of which a pipe or a device bears. And the files that take another's place so.
 
 use std::fs::{Metadata, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -20,6 +20,30 @@ pub(crate) fn temporary_in(folder: &Path, ending: &str) -> io::Result<NamedTempF
         options.open(path)
     };
     tempfile::Builder::new().suffix(ending).make_in(folder, make)
+}
+
+/// Why something cannot be written, and what to do about it, where the system's own words tell neither.
+pub(crate) fn advice(error: &io::Error) -> String {
+    const ADVICE: [(ErrorKind, &str); 7] = [
+        (ErrorKind::StorageFull, "the disk is full: make room, or name another place"),
+        (
+            ErrorKind::QuotaExceeded,
+            "this user's share of the disk is used up: make room, or name another place",
+        ),
+        (ErrorKind::FileTooLarge, "files may not be as large there: raise the limit, or name another place"),
+        (
+            ErrorKind::ReadOnlyFilesystem,
+            "the disk can only be read: mount it for writing, or name another place",
+        ),
+        (
+            ErrorKind::PermissionDenied,
+            "this user may not write there: change the permissions, or name another place",
+        ),
+        (ErrorKind::NotFound, "its folder is not there: make it first"),
+        (ErrorKind::NotADirectory, "its path leads through a file: name another place"),
+    ];
+    let known = ADVICE.iter().find(|(kind, _)| *kind == error.kind());
+    known.map_or_else(|| error.to_string(), |(_, advice)| (*advice).to_owned())
 }
 
 /// What stands there, if it is no regular file; `metadata` is that of the end of all links.
@@ -50,6 +74,25 @@ pub(super) fn irregular(metadata: &Metadata) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the system numbers them: full, quota, too large, read-only, not permitted, nothing there, through a file.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_cannot_write_learns_why_and_what_to_do() {
+        for (number, told) in [
+            (28, "the disk is full: "),
+            (122, "this user's share of the disk is used up: "),
+            (27, "files may not be as large there: "),
+            (30, "the disk can only be read: "),
+            (13, "this user may not write there: "),
+            (2, "its folder is not there: "),
+            (20, "its path leads through a file: "),
+            (5, "Input/output error (os error 5)"),
+        ] {
+            let advice = advice(&io::Error::from_raw_os_error(number));
+            assert!(advice.starts_with(told), "{advice}");
+        }
+    }
 
     #[test]
     fn no_error_names_a_temporary_file() {

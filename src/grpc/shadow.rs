@@ -125,7 +125,7 @@ impl Service for ShadowService {
         if !(0.0..=1.0).contains(&sampling) {
             return Err(invalid("sampling", format!("expected 0 to 1, got {sampling}")));
         }
-        self.shadow()?.set_sampling(sampling);
+        let sampling = self.shadow()?.set_sampling(sampling);
         Ok(Response::new(proto::SetSamplingResponse { sampling }))
     }
 

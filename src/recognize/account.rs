@@ -3,7 +3,8 @@
 use super::{Recognizer, Seat};
 use crate::backend::Description;
 use crate::backend::opencl::DeviceSurvey;
-use crate::telemetry::{ChoiceReason, Label};
+use crate::engine::Engine;
+use crate::telemetry::{self, BackendName, ChoiceReason, Label};
 
 /// What there is to tell.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub enum Part {
     Shadow,
     /// It answers in the place of the one before it, should that fail.
     Fallback,
+    /// It is opened and could answer, but another was faster for every batch.
+    Idle,
 }
 
 impl Part {
@@ -45,7 +48,20 @@ impl Part {
             Self::Primary => "primary",
             Self::Shadow => "shadow",
             Self::Fallback => "fallback",
+            Self::Idle => "idle",
         }
+    }
+}
+
+impl Account {
+    /// The backend that answers.
+    pub fn answers(&self) -> &Description {
+        &self.backends[0].description
+    }
+
+    /// Shows it in the metrics.
+    pub fn show(&self) {
+        telemetry::backend_chosen(self.answers().backend, self.reason);
     }
 }
 
@@ -64,6 +80,13 @@ impl Recognizer {
             (Seat::Standing, Some(because), Some((candidate, _))) => {
                 (standing.reason, format!("{}; {candidate} was taken back ({because})", standing.sentence))
             }
+            (Seat::Standing | Seat::Candidate, _, _) if self.leaves_all_to_the_cpu(self.standing()) => {
+                let device = &standing.active().device;
+                let sentence = format!(
+                    "backend.kind is auto and {device} is usable, but the CPU was faster for batches of every size"
+                );
+                (ChoiceReason::CpuFaster, sentence)
+            }
             (Seat::Standing | Seat::Candidate, _, _) => (standing.reason, standing.sentence.clone()),
         };
         let backends = [answering, answering.other()].into_iter().flat_map(|seat| self.backends(seat));
@@ -74,13 +97,25 @@ impl Recognizer {
     fn backends(&self, seat: Seat) -> Vec<BackendAccount> {
         let Ok(engine) = self.engine_of(seat) else { return Vec::new() };
         let own = if seat == self.answering() { Part::Primary } else { Part::Shadow };
+        let (first, behind) =
+            if self.leaves_all_to_the_cpu(engine) { (Part::Idle, own) } else { (own, Part::Fallback) };
         let told = |(place, description): (usize, &Description)| BackendAccount {
             description: description.clone(),
-            part: if place == 0 { own } else { Part::Fallback },
-            // Only the backend in use can fail; those after it are the CPU.
+            part: if place == 0 { first } else { behind },
+            // Only the backend that was chosen can fail; those after it are the CPU.
             up: place > 0 || engine.is_up(),
         };
-        engine.backends().iter().enumerate().map(told).collect()
+        let mut told: Vec<BackendAccount> = engine.backends().iter().enumerate().map(told).collect();
+        told.sort_by_key(|one| one.part == Part::Idle);
+        told
+    }
+
+    /// Whether an engine measured its device against the CPU, and found the CPU faster for every batch of every gallery.
+    fn leaves_all_to_the_cpu(&self, engine: &Engine) -> bool {
+        let mut measured =
+            self.galleries().filter_map(|gallery| engine.crossover(&gallery.profile().name)).peekable();
+        let is_cpu = |(_, backend): &(_, BackendName)| *backend == BackendName::Cpu;
+        measured.peek().is_some() && measured.all(|one| one.ranges().iter().all(is_cpu))
     }
 
     /// What was found on the machine, where an engine looked.

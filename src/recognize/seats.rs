@@ -14,7 +14,7 @@ use crate::config::RecognitionSettings;
 use crate::domain::{Margin, Threshold};
 use crate::engine::{Engine, EngineError};
 use crate::gallery::{DEFAULT_GALLERY, Snapshot};
-use crate::telemetry::{self, Role};
+use crate::telemetry::Role;
 
 /// One of the two engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Recognizer {
             if answers { (Role::Shadow, Role::Primary) } else { (Role::Primary, Role::Shadow) };
         Engine::cast(&[(&self.standing, standing), (candidate, other)]);
         let account = self.account();
-        telemetry::backend_chosen(self.engine().choice().active().backend, account.reason);
+        account.show();
         tracing::warn!(reason = account.sentence, "another backend answers from now on");
     }
 

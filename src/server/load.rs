@@ -48,7 +48,12 @@ pub(super) fn reloading(settings: &Settings, gauges: Arc<Mutex<GalleryGauges>>) 
         // One at a time.
         let mut gauges = gauges.lock().unwrap_or_else(PoisonError::into_inner);
         let reloaded = recognizer.reload(&Store::open_read_only(&path)?)?;
-        show(recognizer, &mut gauges);
+        for gallery in &reloaded.withdrawn {
+            tracing::info!(gallery, "gallery withdrawn");
+        }
+        // Galleries of other sizes may have another backend answer.
+        recognizer.account().show();
+        show(recognizer, &mut gauges, |name| reloaded.loaded.iter().any(|(loaded, _)| loaded == name));
         return_free_pages();
         Ok(reloaded)
     })
@@ -57,12 +62,13 @@ pub(super) fn reloading(settings: &Settings, gauges: Arc<Mutex<GalleryGauges>>) 
 /// Says in the log and the metrics what is served and by what.
 pub(super) fn announce(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
     let choice = recognizer.standing().choice();
-    let active = choice.active();
+    let account = recognizer.account();
+    let answers = account.answers();
     tracing::info!(
-        backend = active.backend.as_str(),
-        device = active.device,
-        driver = active.driver,
-        reason = choice.sentence,
+        backend = answers.backend.as_str(),
+        device = answers.device,
+        driver = answers.driver,
+        reason = account.sentence,
         "backend chosen"
     );
     for description in &choice.backends {
@@ -71,12 +77,12 @@ pub(super) fn announce(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
     if let Some(fallback) = &choice.fallback {
         telemetry::fell_back(fallback.reason);
     }
-    telemetry::backend_chosen(active.backend, choice.reason);
-    show(recognizer, gauges);
+    account.show();
+    show(recognizer, gauges, |_| true);
 }
 
-/// Says what is served.
-fn show(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
+/// Says what is served: in the metrics of all, in the log of those that are new.
+fn show(recognizer: &Recognizer, gauges: &mut GalleryGauges, is_new: impl Fn(&str) -> bool) {
     let served: Vec<Arc<Snapshot>> = recognizer.galleries().collect();
     let figures = served.iter().map(|snapshot| {
         let profile = snapshot.profile();
@@ -86,8 +92,15 @@ fn show(recognizer: &Recognizer, gauges: &mut GalleryGauges) {
             generation: profile.generation,
         };
         let GalleryFigures { prototypes, identities, generation } = figures;
-        tracing::info!(gallery = profile.name, prototypes, identities, generation, "gallery served");
+        if is_new(&profile.name) {
+            tracing::info!(gallery = profile.name, prototypes, identities, generation, "gallery served");
+        }
         (profile.name.as_str(), figures)
     });
     gauges.show(figures);
+    if served.is_empty() {
+        tracing::warn!(
+            "no gallery is served: every question is answered NOT_FOUND until one is imported and reloaded"
+        );
+    }
 }

@@ -46,6 +46,7 @@ use crate::shadow::Open;
 use crate::telemetry::{GalleryGauges, GalleryLabel, MetricsHandle};
 use console::Console;
 use health::Health;
+use incoming::Bounds;
 
 /// Flow-control windows: a message of megabytes must not wait for a round trip every 64 KiB.
 const STREAM_WINDOW: u32 = 2 << 20;
@@ -56,6 +57,9 @@ const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
 const KEEPALIVE: Duration = Duration::from_mins(1);
+
+/// How long a new connection's peer may take to say that it speaks HTTP/2.
+const GREETING: Duration = Duration::from_secs(20);
 
 /// How long the scan in progress is waited for at the end, so that the device is released in order.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
@@ -160,7 +164,8 @@ pub async fn run_with(
         .map(|listener| tokio::spawn(http::serve(listener, metrics, console, raised(http_stopped))));
     let routes = routes(&serving, &settings.server, health_service)?;
     let grace = settings.server.shutdown_grace;
-    let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, routes, raised(grpc_stopped)));
+    let most = settings.server.limits.max_connections;
+    let mut grpc = tokio::spawn(serve_grpc(listeners.grpc, most, routes, raised(grpc_stopped)));
 
     let loading =
         load_galleries((with_warm_up(settings), open_shadow), Arc::clone(&serving), (health.clone(), gauges));
@@ -217,9 +222,9 @@ pub async fn run_with(
 }
 
 /// Waits for the pages that are being sent, until then.
-async fn last_pages(mut http: JoinHandle<io::Result<()>>, until: Instant) -> Result<(), ServerError> {
+async fn last_pages(mut http: JoinHandle<()>, until: Instant) -> Result<(), ServerError> {
     if let Ok(ended) = tokio::time::timeout_at(until, &mut http).await {
-        return ended.map_err(|error| ServerError::Http(io::Error::other(error)))?.map_err(ServerError::Http);
+        return ended.map_err(|error| ServerError::Http(io::Error::other(error)));
     }
     tracing::warn!("connections for pages and metrics were cut off: server.shutdown_grace is over");
     http.abort();
@@ -302,10 +307,12 @@ fn routes(
 
 async fn serve_grpc(
     listener: TcpListener,
+    most_connections: usize,
     routes: tonic::service::Routes,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let incoming = incoming::connections(listener);
+    let bounds = Bounds { key: "server.listen", most: most_connections, greeting: Some(GREETING) };
+    let incoming = incoming::connections(listener, bounds);
     tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

@@ -13,6 +13,7 @@ use super::evidence::Evidence;
 use super::record::{Machines, Record};
 use super::rollout::Rollout;
 use crate::config::RecordSettings;
+use crate::gallery::files;
 
 const RECORDS: &str = "disagreements.jsonl";
 const FORMER_RECORDS: &str = "disagreements.1.jsonl";
@@ -79,6 +80,24 @@ impl Journal {
         Ok(Self { folder: folder.to_owned(), max_bytes: settings.max_bytes, records, bytes, failing: false })
     }
 
+    /// Whether [`Self::open`] would succeed, as far as that can be told without making anything that stays.
+    pub(super) fn check(folder: &Path) -> io::Result<()> {
+        let there = folder.ancestors().find_map(|one| {
+            let one = if one.as_os_str().is_empty() { Path::new(".") } else { one };
+            fs::metadata(one).ok().map(|metadata| (one, metadata))
+        });
+        let Some((there, metadata)) = there else { return Err(io::ErrorKind::NotFound.into()) };
+        if !metadata.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        // It has no name, or loses it at once.
+        drop(tempfile::tempfile_in(there)?);
+        match own(OpenOptions::new().append(true)).open(folder.join(RECORDS)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Adds a line.
     pub(super) fn append(&mut self, record: &Record) {
         let written = self.try_append(record);
@@ -116,7 +135,8 @@ impl Journal {
         if let Err(error) = &written
             && !self.failing
         {
-            tracing::error!(%error, file, folder = %self.folder.display(), "the shadow's record cannot be written");
+            let error = files::advice(error);
+            tracing::error!(%error, file, folder = %self.folder.display(), "the shadow's record cannot be written: it goes on without");
         }
         self.failing = written.is_err();
     }

@@ -26,6 +26,7 @@ mod runner;
 mod shared;
 pub mod sketch;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,8 +41,9 @@ pub use observed::{Answer, Observed, Question};
 pub use opening::{Next, Open, Opening};
 pub use replay::{Guilty, ReplayError, Replayed, ReplayedSide};
 
-use crate::config::{BackendKind, BackendSettings, Fallback, Promotion, ShadowSettings};
+use crate::config::{BackendKind, BackendSettings, Fallback, Promotion, RecordSettings, ShadowSettings};
 use crate::engine::EngineError;
+use crate::gallery::files;
 use crate::recognize::{Recognizer, Seat};
 use crate::telemetry::{self, BackendName, DropReason, Label, ShadowKind};
 use evidence::Evidence;
@@ -79,7 +81,10 @@ impl<T> Sides<T> {
 #[derive(Debug, Error)]
 pub enum ShadowError {
     /// The folder of its record.
-    #[error("shadow.record.path: {folder}: {error}")]
+    #[error(
+        "shadow.record.path: {folder}: expected a folder to keep the record in, or a place where one can be made: {}",
+        files::advice(error)
+    )]
     Record {
         /// Which.
         folder: String,
@@ -89,6 +94,12 @@ pub enum ShadowError {
     /// Its thread.
     #[error("the shadow's thread could not be started: {0}")]
     Thread(std::io::Error),
+}
+
+impl ShadowError {
+    fn of_record(folder: &Path, error: std::io::Error) -> Self {
+        Self::Record { folder: folder.display().to_string(), error }
+    }
 }
 
 /// Why the shadow was not promoted.
@@ -134,6 +145,12 @@ pub struct Shadow {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Whether the record that the settings want can be kept; makes nothing that stays.
+pub fn check_record(settings: &RecordSettings) -> Result<(), ShadowError> {
+    let Some(folder) = &settings.path else { return Ok(()) };
+    Journal::check(folder).map_err(|error| ShadowError::of_record(folder, error))
+}
+
 impl Shadow {
     /// Opens a backend for the candidate's seat of `recognizer`, beside all that is served, and then compares the two seats; goes on where
     /// the same machines left off before a restart. `programs` says which kernels each seat runs. Blocks for no longer than its record takes
@@ -161,7 +178,7 @@ impl Shadow {
             None => None,
             Some(folder) => Some(
                 Journal::open(folder, &settings.record)
-                    .map_err(|error| ShadowError::Record { folder: folder.display().to_string(), error })?,
+                    .map_err(|error| ShadowError::of_record(folder, error))?,
             ),
         };
         let (watchers, _) = broadcast::channel(WATCHED);
@@ -276,9 +293,10 @@ impl Shadow {
         self.shared.watchers.subscribe()
     }
 
-    /// From now on this share of requests, 0 to 1, is compared.
-    pub fn set_sampling(&self, share: f64) {
-        let share = share.clamp(0.0, 1.0);
+    /// From now on this share of requests, 0 to 1, is compared; gives it.
+    pub fn set_sampling(&self, share: f64) -> f64 {
+        // `+ 0.0` turns -0.0 into 0.0.
+        let share = share.clamp(0.0, 1.0) + 0.0;
         let mut ledger = self.shared.ledger();
         tracing::info!(target: TARGET, from = ledger.sampling, to = share, "the shadow's sampling is changed");
         if ledger.sampling.to_bits() != share.to_bits() {
@@ -287,6 +305,7 @@ impl Shadow {
         (ledger.sampling, ledger.urgent) = (share, true);
         drop(ledger);
         self.shared.show();
+        share
     }
 
     /// Lets the shadow's backend answer, if it is open and fit; with `force` if it is open. Says whether anything changed.

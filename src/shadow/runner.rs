@@ -20,6 +20,7 @@ use super::record::{Machine, Record, SideRecord, kind_names};
 use super::rollout::Demotion;
 use super::shared::Shared;
 use super::{Force, Sides, TARGET, now_ms};
+use crate::domain::widened;
 use crate::recognize::{Recognizer, Seat};
 use crate::telemetry::{self, DropReason, ShadowKind};
 
@@ -216,7 +217,7 @@ impl Worker {
             shadow_wrong_scores = shadow.wrong_scores,
             shadow_device = shadow.device,
             shadow_driver = shadow.driver,
-            shadow_score_error = shadow.score_error,
+            shadow_score_error = widened(shadow.score_error),
             "the shadow disagrees"
         );
         if let Some(journal) = &mut self.journal {

@@ -273,6 +273,8 @@ pub enum ChoiceReason {
     Configured,
     /// A usable GPU was found.
     GpuFound,
+    /// A usable GPU was found, and the CPU was faster for every batch.
+    CpuFaster,
     /// Shadow mode let it answer in the configured one's place.
     Promoted,
     /// OpenCL is not to be had.
@@ -283,6 +285,7 @@ impl Label for ChoiceReason {
     const ALL: &'static [Self] = &[
         Self::Configured,
         Self::GpuFound,
+        Self::CpuFaster,
         Self::Promoted,
         Self::Fallback(FallbackReason::NoLoader),
         Self::Fallback(FallbackReason::NoPlatform),
@@ -304,6 +307,7 @@ impl Label for ChoiceReason {
         match self {
             Self::Configured => "configured",
             Self::GpuFound => "gpu_found",
+            Self::CpuFaster => "cpu_faster",
             Self::Promoted => "promoted",
             Self::Fallback(reason) => reason.as_str(),
         }

@@ -179,6 +179,24 @@ def test_too_few_persons_are_told_and_nothing_is_written(tmp_path):
     assert same["recommended"] == report["recommended"], "the same seed gives the same"
 
 
+def test_the_table_says_each_thing_once_and_what_is_missing(tmp_path):
+    data = ["--data", tmp_path / "data"]
+    lookalike("gallery", "import", *data, "--labels", SAMPLE / "gallery.csv", SAMPLE / "gallery.npy")
+    told = lookalike("calibrate", *data, "--splits", 3, code=3)
+    # The wish is one of those that are looked at anyway.
+    rows = [line.split("┆")[0].strip("│ ") for line in told.splitlines() if "┆" in line]
+    assert rows.count("at most 1 %, estimated") == 1 and len(rows) == len(set(rows)) == 7, rows
+    assert "in 3 of 3 splits there was no promised pair to try on the other half" in told
+    # Who makes the promise so strict.
+    vectors = np.load(SAMPLE / "gallery.npy")
+    names = [line.split(",")[0] for line in (SAMPLE / "gallery.csv").read_text().splitlines()[1:]]
+    score = vectors @ vectors.T
+    people = np.array(names)
+    score[people[:, None] == people[None, :]] = -1
+    one, other = sorted(np.unravel_index(score.argmax(), score.shape))
+    assert f"a promise must be strict: {people[one]} and {people[other]} ({score.max():.4f}), " in told
+
+
 def test_persons_of_one_embedding_cannot_be_missed(tmp_path):
     everyone = faces.load("orl", "mfn128")
     vectors, labels = everyone.part(np.unique(everyone.people, return_index=True)[1]).write(tmp_path, "one")

@@ -36,6 +36,18 @@ def test_the_rules_are_rules_and_fire_on_what_they_are_for():
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
 
 
+def recipe():
+    """The README's queries that say whether anything is wrong."""
+    [block] = re.findall(r"```promql\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return block.splitlines()[:-1]
+
+
+def test_the_readmes_recipe_is_prometheus_language(tmp_path):
+    rules = [{"record": f"readme:query:{place}", "expr": query} for place, query in enumerate(recipe())]
+    (tmp_path / "recipe.json").write_text(json.dumps({"groups": [{"name": "readme", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in promtool("check", "rules", tmp_path / "recipe.json") and len(rules) == 6
+
+
 def test_every_alert_is_explained_and_tested():
     alerts = re.findall(r"- alert: (\w+)", (RULES / "alerts.yml").read_text())
     guide, tests = (DEPLOY / "ROLLOUT.md").read_text(), (RULES / "alerts_test.yml").read_text()
@@ -77,6 +89,7 @@ def test_every_query_names_a_metric_that_a_server_exposes(shadowed):
     dashboard = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     assert len(queries) > 20
+    queries += recipe()
     rules = [line for line in (RULES / "alerts.yml").read_text().splitlines() if not line.lstrip().startswith("#")]
     named = {name for query in queries + rules for name in METRIC.findall(query)}
     # Histograms are declared by their base, and exposed by these parts.

@@ -184,7 +184,9 @@ fn a_chain_of_errors_says_each_thing_once() {
     let beside = absent.join("out.npy");
     let unwritten = npy::write_f32(&beside, 1, [[1.0_f32].as_slice()].into_iter()).unwrap_err();
     // The file that was asked for, not the one that would have become it.
-    let unwritable = |path: &Path| format!("{}: No such file or directory (os error 2)", path.display());
+    let unwritable = |path: &Path| {
+        format!("{}: cannot be written: its folder is not there: make it first", path.display())
+    };
     assert_eq!(chain(unwritten), unwritable(&beside));
     let page = absent.join("page.html");
     assert_eq!(chain(formats::write_whole(&page, b"page").unwrap_err()), unwritable(&page));

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use lookalike::domain::{Margin, Threshold};
-use lookalike::gallery::store::ImportOptions;
-use lookalike::grpc::proto::{GetInfoRequest, Probe, RecognizeRequest, RecognizeResponse, SearchRequest};
+use lookalike::gallery::store::{ImportOptions, Selection, Store};
+use lookalike::grpc::proto::{
+    GetInfoRequest, Probe, RecognizeRequest, RecognizeResponse, ReloadRequest, SearchRequest,
+};
 use lookalike::server::{self, Listeners, LoadError, ServerError};
 use tempfile::TempDir;
 use tonic::{Code, Request};
@@ -156,6 +158,48 @@ async fn a_server_with_nothing_to_serve_does_not_start() {
     assert!(told.starts_with("storage.path: no data folder at "), "{told}");
 }
 
+/// Galleries come and go; whoever brings the first again must be let through, so that the server stays ready, and says what it lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_tells_what_changed_and_that_nothing_is_left() {
+    let folder = sample();
+    let import = |gallery: &str| {
+        let file = folder.path().join("ann.jsonl");
+        std::fs::write(&file, "{\"identity\":\"ann\",\"id\":\"1\",\"embedding\":[1.0]}").unwrap();
+        let (data, file) = (folder.path().to_str().unwrap(), file.to_str().unwrap());
+        lookalike().args(["gallery", "import", "--data", data, "--gallery", gallery, file]).run().ok();
+    };
+    let remove = |gallery: &str| {
+        Store::open(folder.path()).unwrap().remove(gallery, &Selection::Everything).unwrap();
+    };
+    let server = lookalike().serve(folder.path(), &CPU).await;
+    import("other");
+    server.operations().reload(ReloadRequest {}).await.unwrap();
+    assert_eq!(http_get(server.http, "/readyz").await, (200, "ready\n".to_owned()));
+    remove("default");
+    remove("other");
+    server.operations().reload(ReloadRequest {}).await.unwrap();
+    assert_eq!(http_get(server.http, "/readyz").await, (200, "ready, but no gallery is served\n".to_owned()));
+    server.terminate();
+    let (_, _, lines) = server.end();
+    let told: Vec<(&str, Option<&str>)> = lines
+        .iter()
+        .filter_map(|line| Some((line["message"].as_str()?, line["gallery"].as_str())))
+        .filter(|(message, _)| message.contains("gallery"))
+        .collect();
+    let empty =
+        "no gallery is served: every question is answered NOT_FOUND until one is imported and reloaded";
+    assert_eq!(
+        told,
+        [
+            ("gallery served", Some("default")),
+            ("gallery served", Some("other")),
+            ("gallery withdrawn", Some("default")),
+            ("gallery withdrawn", Some("other")),
+            (empty, None),
+        ]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_is_taken_is_named_with_its_key() {
     let folder = sample();
@@ -225,16 +269,22 @@ async fn auto_says_why_it_chose_as_it_did() {
 
     let server = Server::start(folder.path(), &["backend.opencl.allow_cpu_devices=true"]).await;
     let info = server.operations().get_info(GetInfoRequest {}).await.unwrap().into_inner();
-    let names: Vec<(&str, bool)> = info.backends.iter().map(|one| (one.name.as_str(), one.active)).collect();
-    assert_eq!(names, [("opencl", true), ("cpu", false)]);
-    assert!(info.backends[0].device.contains("Portable Computing Language"), "{info:?}");
-    assert_eq!(
-        info.backend_reason,
-        format!(
-            "backend.kind is auto and {} is usable; each gallery says which batches it scans",
-            info.backends[0].device
-        )
-    );
+    let opencl = info.backends.iter().find(|one| one.name == "opencl").unwrap();
+    assert!(opencl.device.contains("Portable Computing Language"), "{info:?}");
+    // So few rows are scanned by the CPU before a device was asked; where they are not, what is said is that.
+    let only_cpu = info.galleries[0].batch_timings.iter().all(|timing| timing.backend == "cpu");
+    let (expected, why) = if only_cpu {
+        let why = "is usable, but the CPU was faster for batches of every size";
+        ([("cpu", true, "primary"), ("opencl", false, "idle")], why)
+    } else {
+        let why = "is usable; each gallery says which batches it scans";
+        ([("opencl", true, "primary"), ("cpu", false, "fallback")], why)
+    };
+    let told = info.backends.iter().map(|one| (one.name.as_str(), one.active, one.role.as_str()));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(info.backend_reason, format!("backend.kind is auto and {} {why}", opencl.device));
+    let console = http_get(server.http, "/console").await.1;
+    assert_eq!(console.contains("scans nothing: the first was faster for every batch"), only_cpu);
     // Each batch goes to the faster one, and the times say which that is.
     let gallery = &info.galleries[0];
     let sizes: Vec<u32> = gallery.batch_timings.iter().map(|timing| timing.probes).collect();

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use lookalike::grpc::proto::{Probe, SearchRequest, SearchResponse};
 use prost::Message;
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
@@ -80,6 +81,33 @@ async fn callers_who_send_nothing_hold_no_place() {
     server.recognition().search(search(1)).await.unwrap();
     drop(begun);
     server.until_metric(IN_FLIGHT, 0.0).await;
+}
+
+/// Connections of either side that send nothing: each is a file descriptor.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_too_many_is_closed_at_once() {
+    let data = data_folder(&sample_faces());
+    let server = server(&data, &["server.limits.max_connections=2"]).await;
+    let _second = TcpStream::connect(server.grpc).await.unwrap();
+    let mut third = TcpStream::connect(server.grpc).await.unwrap();
+    assert_eq!(third.read(&mut [0]).await.unwrap_or_default(), 0);
+    server.operations().get_info(lookalike::grpc::proto::GetInfoRequest {}).await.unwrap();
+
+    let mut idle = Vec::new();
+    for _ in 0..64 {
+        idle.push(TcpStream::connect(server.http).await.unwrap());
+    }
+    let mut another = TcpStream::connect(server.http).await.unwrap();
+    assert_eq!(another.read(&mut [0]).await.unwrap_or_default(), 0);
+    drop(idle);
+    super::support::until("a place is free", async || {
+        let mut stream = TcpStream::connect(server.http).await.ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.ends_with("ok\n").then_some(())
+    })
+    .await;
 }
 
 fn assert_shed(refused: &Status, text: &str) {

@@ -1,5 +1,6 @@
 //! What an import would do to the gallery: prototypes that look like somebody else, found before anything is written.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -12,6 +13,9 @@ use crate::gallery::{GalleryProfile, NewRow, PrototypeRecord, Snapshot, Snapshot
 use crate::quality::conflict::{Conflict, Likeness, conflict};
 use crate::quality::standing::standings_of;
 use crate::telemetry;
+
+/// Most conflicts in an error.
+const MOST_TOLD: usize = 5;
 
 /// What happens when a new prototype is as near to another person as to its own, or nearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,6 +83,9 @@ fn joined(
         min_margin: options.min_margin,
         ..GalleryProfile::named(gallery, records.first().map_or(1, |record| record.embedding.len().max(1)))
     };
+    if is_repeated(held, records) {
+        return None;
+    }
     let profile = held.map_or_else(made, |held| held.profile().clone());
     let (dim, norm): (usize, NormPolicy) = (profile.dim, profile.norm);
     let parse = |values: &[f32], norm| Embedding::parse(values.to_vec(), dim, norm).ok();
@@ -115,6 +122,25 @@ fn joined(
         });
     }
     Some((builder.finish(), first))
+}
+
+/// Whether a prototype stands twice among the records, or is held already.
+fn is_repeated(held: Option<&Snapshot>, records: &[PrototypeRecord]) -> bool {
+    let mut seen = HashSet::with_capacity(records.len());
+    let is_held = |record: &PrototypeRecord| {
+        let held = held.and_then(|held| Some((held, held.place_of(&record.identity)?)));
+        held.is_some_and(|(held, place)| held.prototype_in(place, &record.id).is_some())
+    };
+    records.iter().any(|record| !seen.insert((&record.identity, &record.id)) || is_held(record))
+}
+
+/// The first few conflicts, and how many there are besides.
+pub(super) fn summary(conflicts: &[Conflict]) -> String {
+    let mut told: Vec<String> = conflicts.iter().take(MOST_TOLD).map(sentence).collect();
+    if conflicts.len() > MOST_TOLD {
+        told.push(format!("and {} more (--format json lists them all)", conflicts.len() - MOST_TOLD));
+    }
+    told.join("; ")
 }
 
 /// A conflict in a sentence.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde::Serialize;
 
 use super::OneArgs;
 use super::conflicts::{self, Found, OnConflict};
@@ -66,18 +66,20 @@ pub(super) fn run(settings: &SettingsArgs, args: ImportArgs, output: &mut Output
             options.generation = Some(found.generation);
         }
         if args.on_conflict == OnConflict::Reject && !found.conflicts.is_empty() {
-            let sentences: Vec<String> = found.conflicts.iter().map(conflicts::sentence).collect();
-            return Err(FoundWrong(format!("nothing was imported: {}", sentences.join("; "))).into());
+            let told = conflicts::summary(&found.conflicts);
+            return Err(FoundWrong(format!("nothing was imported: {told}")).into());
         }
         Ok(())
     });
     match (done, args.format) {
         (Err(error), PlainFormat::Json) if error.is::<FoundWrong>() => {
-            output.json(&as_json(&rejected(name, &found), &found.conflicts))?;
+            output.json(&Told { report: &rejected(name, &found), conflicts: &found.conflicts })?;
             Err(error)
         }
         (Err(error), _) => Err(error),
-        (Ok(report), PlainFormat::Json) => output.json(&as_json(&report, &found.conflicts)),
+        (Ok(report), PlainFormat::Json) => {
+            output.json(&Told { report: &report, conflicts: &found.conflicts })
+        }
         (Ok(report), PlainFormat::Table) => {
             for conflict in &found.conflicts {
                 output.line(conflicts::sentence(conflict))?;
@@ -109,17 +111,12 @@ fn rejected(gallery: String, found: &Found) -> ImportReport {
     }
 }
 
-fn as_json(report: &ImportReport, conflicts: &[Conflict]) -> serde_json::Value {
-    json!({
-        "gallery": report.gallery,
-        "created": report.created,
-        "prototypes": report.prototypes,
-        "identities": report.identities,
-        "normalised": report.normalised,
-        "total": report.total,
-        "generation": report.generation,
-        "conflicts": conflicts,
-    })
+/// As JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    report: &'a ImportReport,
+    conflicts: &'a [Conflict],
 }
 
 /// A flag whose value lies outside its range.

@@ -1,7 +1,7 @@
 //! `lookalike gallery list`.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::FolderArgs;
 use crate::cli::output::{Output, PlainFormat, number, table};
@@ -21,10 +21,7 @@ pub(in crate::cli) struct ListArgs {
 pub(super) fn run(settings: &SettingsArgs, args: ListArgs, output: &mut Output) -> anyhow::Result<()> {
     let galleries = Store::open_read_only(&args.folder.path(settings)?)?.galleries()?;
     match args.format {
-        PlainFormat::Json => {
-            let galleries: Vec<Value> = galleries.iter().map(summary_json).collect();
-            output.json(&json!({ "galleries": galleries }))
-        }
+        PlainFormat::Json => output.json(&List { galleries: galleries.iter().map(Summary::of).collect() }),
         PlainFormat::Table => {
             let mut table = table([
                 "gallery",
@@ -54,17 +51,38 @@ pub(super) fn run(settings: &SettingsArgs, args: ListArgs, output: &mut Output) 
     }
 }
 
-fn summary_json(gallery: &GallerySummary) -> Value {
-    let profile = &gallery.profile;
-    json!({
-        "name": profile.name,
-        "dim": profile.dim,
-        "model_id": profile.model_id,
-        "generation": profile.generation,
-        "prototypes": gallery.prototypes,
-        "identities": gallery.identities,
-        "threshold": profile.threshold.map(Threshold::get),
-        "min_margin": profile.min_margin.map(Margin::get),
-        "created_ms": gallery.created_ms,
-    })
+/// As JSON.
+#[derive(Serialize)]
+struct List<'a> {
+    galleries: Vec<Summary<'a>>,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    name: &'a str,
+    dim: usize,
+    model_id: &'a str,
+    generation: u64,
+    prototypes: u64,
+    identities: u64,
+    threshold: Option<Threshold>,
+    min_margin: Option<Margin>,
+    created_ms: i64,
+}
+
+impl<'a> Summary<'a> {
+    fn of(gallery: &'a GallerySummary) -> Self {
+        let profile = &gallery.profile;
+        Self {
+            name: &profile.name,
+            dim: profile.dim,
+            model_id: &profile.model_id,
+            generation: profile.generation,
+            prototypes: gallery.prototypes,
+            identities: gallery.identities,
+            threshold: profile.threshold,
+            min_margin: profile.min_margin,
+            created_ms: gallery.created_ms,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::OneArgs;
@@ -38,6 +39,21 @@ pub(super) fn run(settings: &SettingsArgs, args: ShowArgs, output: &mut Output) 
     }
 }
 
+/// As JSON.
+#[derive(Serialize)]
+struct Identities<'a> {
+    gallery: &'a str,
+    identities: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    identity: &'a str,
+    prototypes: u64,
+    threshold: Option<Threshold>,
+    min_margin: Option<Margin>,
+}
+
 fn show_identities(
     store: &Store,
     gallery: &str,
@@ -47,18 +63,13 @@ fn show_identities(
     let identities = store.identities(gallery)?;
     match format {
         PlainFormat::Json => {
-            let rows: Vec<Value> = identities
-                .iter()
-                .map(|one| {
-                    json!({
-                        "identity": one.identity.name,
-                        "prototypes": one.prototypes,
-                        "threshold": one.identity.threshold.map(Threshold::get),
-                        "min_margin": one.identity.min_margin.map(Margin::get),
-                    })
-                })
-                .collect();
-            output.json(&json!({ "gallery": gallery, "identities": rows }))
+            let rows = identities.iter().map(|one| Row {
+                identity: &one.identity.name,
+                prototypes: one.prototypes,
+                threshold: one.identity.threshold,
+                min_margin: one.identity.min_margin,
+            });
+            output.json(&Identities { gallery, identities: rows.collect() })
         }
         PlainFormat::Table => {
             let mut table = table(["identity", "prototypes", "threshold", "min margin"]);

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::drawing::Drawing;
 use super::pictures::{pictures, span, steps};
 use super::{FacesArgs, Ready, Steps, percent};
 use crate::cli::output::{Output, PlainFormat, table};
@@ -17,12 +18,13 @@ use crate::cli::{FoundWrong, Usage};
 use crate::config::Settings;
 use crate::domain::{Margin, Threshold};
 use crate::gallery::store::Store;
-use crate::gallery::{Snapshot, formats};
+use crate::gallery::{Snapshot, files, formats};
+use crate::quality::audit::confusable;
 use crate::quality::calibrate::pairs::PairScores;
 use crate::quality::calibrate::resample::Rate;
 use crate::quality::calibrate::split::{Held, Split, halves};
 use crate::quality::calibrate::{Calibration, Draws, Pair, Rates, Recommendation, WhyNot, cut};
-use crate::quality::standing::standings;
+use crate::quality::standing::{Standing, standings};
 use crate::telemetry;
 
 /// Rates that are looked at beside the wished-for one.
@@ -35,6 +37,9 @@ const GRID: (usize, usize) = (16, 9);
 type OfSplit = fn(&Split) -> Option<Held>;
 const KINDS: [(&str, OfSplit); 2] =
     [("estimated", |split| split.estimated), ("promised", |split| split.promised)];
+
+/// Pairs of persons that are named.
+const MOST_ALIKE: usize = 3;
 
 /// Of the splits so many must hold: 18 of 20.
 const HELD: f64 = 0.9;
@@ -113,12 +118,21 @@ struct Report {
     current: Rates,
     /// The same for other rates.
     others: Vec<Recommendation>,
+    /// The pairs of persons who look most alike: what a promise has to refuse.
+    most_alike: Vec<Alike>,
     grid: Vec<Rates>,
     /// Pairs at each of the grid's thresholds.
     pairs: Vec<PairRates>,
     splits: Vec<Split>,
     /// The gallery's generation once the pair was written into it.
     applied: Option<u64>,
+}
+
+/// Two persons, by their nearest embeddings.
+#[derive(Debug, Serialize)]
+struct Alike {
+    identities: [String; 2],
+    score: f32,
 }
 
 /// How pairs of embeddings compare with a threshold.
@@ -140,8 +154,9 @@ pub(in crate::cli) fn run(
     args.plots.as_deref().map_or(Ok(()), make_folder)?;
     let ready = Ready::new(&loaded, args.faces.snapshot(settings)?)?;
     let draws = Draws { draws: args.draws, seed: args.seed };
-    let calibration = measure(&ready, draws, Some(&Steps::new("comparing")))?;
     let snapshot = &ready.snapshot;
+    let standings = compare(&ready, Some(&Steps::new("comparing")))?;
+    let calibration = Calibration::of(snapshot, &standings, draws);
     let recommended = calibration.recommend(args.false_positives);
     let (threshold, min_margin) = ready.recognizer.defaults_of(snapshot);
     let pairs = PairScores::draw(snapshot, args.seed);
@@ -154,21 +169,15 @@ pub(in crate::cli) fn run(
         non_mated: calibration.non_mated().len(),
         recommended,
         current: calibration.rates(cut(threshold.get(), min_margin.get())),
-        others: OTHER_RATES.iter().map(|rate| calibration.recommend(*rate)).collect(),
+        others: other_rates(args.false_positives).map(|rate| calibration.recommend(rate)).collect(),
+        most_alike: most_alike(snapshot, &standings),
         pairs: grid.0.iter().map(|threshold| pair_rates(&pairs, *threshold)).collect(),
         grid: cells(&calibration, &grid),
         splits: split(&loaded, snapshot, &args, draws)?,
         applied: None,
     };
-    if let Some(folder) = &args.plots {
-        for (name, picture) in pictures(&calibration, &recommended, &pairs) {
-            let (ending, content) = match args.plot_format {
-                PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
-                PlotFormat::Png => ("png", picture.png()?),
-            };
-            formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
-        }
-    }
+    // What was found is told, whatever becomes of the pictures.
+    let drawn = draw(&args, pictures(&calibration, &recommended, &pairs));
     if let Some(pair) = applied(&recommended, args.apply) {
         let mut store = Store::open(&args.faces.gallery.folder.path(settings)?)?;
         let threshold = Threshold::parse(pair.rates.threshold)?;
@@ -179,6 +188,7 @@ pub(in crate::cli) fn run(
         PlainFormat::Json => output.json(&report)?,
         PlainFormat::Table => show(&report, output)?,
     }
+    drawn?;
     verdict(&report, args.apply)
 }
 
@@ -190,6 +200,19 @@ fn applied(recommended: &Recommendation, apply: Option<Apply>) -> Option<Pair> {
     }
 }
 
+/// Writes the pictures that are wished for.
+fn draw(args: &CalibrateArgs, pictures: [(&str, Drawing); 3]) -> anyhow::Result<()> {
+    let Some(folder) = &args.plots else { return Ok(()) };
+    for (name, picture) in pictures {
+        let (ending, content) = match args.plot_format {
+            PlotFormat::Svg => ("svg", picture.svg().into_bytes()),
+            PlotFormat::Png => ("png", picture.png()?),
+        };
+        formats::write_whole(&folder.join(name).with_extension(ending), &content)?;
+    }
+    Ok(())
+}
+
 /// Makes the folder for pictures, where it is not there yet.
 fn make_folder(folder: &Path) -> anyhow::Result<()> {
     let got = match fs::create_dir_all(folder) {
@@ -197,7 +220,7 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
             "a file".to_owned()
         }
-        Err(error) => error.to_string(),
+        Err(error) => files::advice(&error),
     };
     Err(Usage(format!(
         "--plots: expected a folder, or a place where one can be made, got {}: {got}",
@@ -206,15 +229,24 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
     .into())
 }
 
-fn measure(ready: &Ready, draws: Draws, steps: Option<&Steps>) -> anyhow::Result<Calibration> {
+/// The rates that are looked at beside this one.
+fn other_rates(wished: f64) -> impl Iterator<Item = f64> {
+    OTHER_RATES.into_iter().filter(move |rate| (rate - wished).abs() > f64::EPSILON)
+}
+
+fn most_alike(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Alike> {
+    let pairs = confusable(snapshot, standings).into_iter().take(MOST_ALIKE);
+    pairs.map(|pair| Alike { identities: pair.identities, score: pair.score }).collect()
+}
+
+fn compare(ready: &Ready, steps: Option<&Steps>) -> anyhow::Result<Vec<Standing>> {
     let asking = ready.asking((None, None));
     let mut show = |done, of| {
         if let Some(steps) = steps {
             steps.show(done, of);
         }
     };
-    let standings = crate::cli::runtime()?.block_on(standings(&asking, &mut show))?;
-    Ok(Calibration::of(&ready.snapshot, &standings, draws))
+    Ok(crate::cli::runtime()?.block_on(standings(&asking, &mut show))?)
 }
 
 fn split(
@@ -231,8 +263,11 @@ fn split(
         if one.is_empty() || other.is_empty() {
             break;
         }
-        let one = measure(&Ready::new(settings, one)?, draws, None)?;
-        let other = measure(&Ready::new(settings, other)?, draws, None)?;
+        let measure = |half| {
+            let ready = Ready::new(settings, half)?;
+            anyhow::Ok(Calibration::of(&ready.snapshot, &compare(&ready, None)?, draws))
+        };
+        let (one, other) = (measure(one)?, measure(other)?);
         splits.push(Split::of(&one.recommend(args.false_positives), &other));
     }
     Ok(splits)
@@ -318,11 +353,29 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         report.gallery, report.embeddings, report.identities, report.mated, report.non_mated
     ))?;
     output.line(pairs_table(report))?;
-    output.line(
-        "estimated: no larger share of strangers was found to be named; promised: at 95 % confidence, none is",
-    )?;
+    output.line(format_args!(
+        "at most {}: the share of strangers that may be named; estimated: no larger one was among these persons; promised: at 95 % confidence none \
+         is among others like them",
+        wish(&report.recommended)
+    ))?;
+    if looser_is_stricter(report) {
+        output.line("threshold and margin are chosen together: a looser wish may take a higher threshold with a lower margin")?;
+    }
+    if !report.most_alike.is_empty() {
+        let pair =
+            |one: &Alike| format!("{} and {} ({:.4})", one.identities[0], one.identities[1], one.score);
+        let pairs: Vec<String> = report.most_alike.iter().map(pair).collect();
+        output.line(format_args!("most alike, so that a promise must be strict: {}", pairs.join(", ")))?;
+    }
     for (kind, of) in KINDS {
         let splits: Vec<Held> = report.splits.iter().filter_map(of).collect();
+        let none = report.splits.len() - splits.len();
+        if none > 0 {
+            let all = report.splits.len();
+            output.line(format_args!(
+                "in {none} of {all} splits there was no {kind} pair to try on the other half"
+            ))?;
+        }
         if splits.is_empty() {
             continue;
         }
@@ -341,6 +394,23 @@ fn show(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         output.line(format_args!("{}: written, generation {generation}", report.gallery))?;
     }
     Ok(())
+}
+
+/// The wished-for rate, in as many digits as it has.
+fn wish(one: &Recommendation) -> String {
+    format!("{} %", (one.wished * 1e6).round() / 1e4)
+}
+
+/// Whether some wish shows a higher threshold than a stricter one.
+fn looser_is_stricter(report: &Report) -> bool {
+    let mut all: Vec<&Recommendation> = report.others.iter().chain([&report.recommended]).collect();
+    all.sort_by(|a, b| a.wished.total_cmp(&b.wished));
+    let rises = |of: fn(&Recommendation) -> Option<Pair>| {
+        let thresholds: Vec<f32> =
+            all.iter().filter_map(|one| of(one)).map(|pair| pair.rates.threshold).collect();
+        thresholds.windows(2).any(|pair| pair[0] < pair[1])
+    };
+    rises(|one| one.estimated) || rises(|one| one.promised)
 }
 
 fn pairs_table(report: &Report) -> comfy_table::Table {
@@ -365,14 +435,14 @@ fn pairs_table(report: &Report) -> comfy_table::Table {
         ]);
     };
     let mut add_both = |one: &Recommendation| {
-        let wished = (one.wished * 1e6).round() / 1e4;
+        let wished = wish(one);
         if let Some(pair) = &one.estimated {
             let may_be = format!("none: may be {:.2} %", pair.at_most * 100.0);
-            add(format!("for {wished} %, estimated"), &pair.rates, may_be);
+            add(format!("at most {wished}, estimated"), &pair.rates, may_be);
         }
         if let Some(pair) = &one.promised {
             add(
-                format!("for {wished} %, promised"),
+                format!("at most {wished}, promised"),
                 &pair.rates,
                 format!("at most {:.2} %", pair.at_most * 100.0),
             );

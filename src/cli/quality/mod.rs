@@ -132,7 +132,7 @@ impl Ready {
     /// What scans.
     fn backend(&self) -> &'static str {
         use crate::telemetry::Label;
-        self.recognizer.engine().choice().active().backend.as_str()
+        self.recognizer.account().answers().backend.as_str()
     }
 }
 

@@ -172,19 +172,26 @@ pub(in crate::cli) fn run(
     let backends =
         others.map(|(answers, ready)| Agreement::of(snapshot, ready.backend(), first, answers)).collect();
     let report = report(&args, (ready, &probes), &cases, backends);
-    if let Some(path) = &args.html {
-        formats::write_whole(path, html::page(&report, &cases).as_bytes())?;
-    }
+    // What was found is told, whatever becomes of the page.
+    let written = args
+        .html
+        .as_deref()
+        .map_or(Ok(()), |path| formats::write_whole(path, html::page(&report, &cases).as_bytes()));
     match args.format {
         Format::Json => output.json(&report)?,
         Format::Jsonl => cases.iter().try_for_each(|case| output.json_line(case))?,
         Format::Table => show(&report, output)?,
     }
+    written?;
     let differing = report.backends.iter().filter(|other| !other.is_complete()).count();
     let wrong = report
         .missed
         .iter()
         .cloned()
+        .chain(
+            (report.prototypes == 0)
+                .then(|| format!("gallery {:?} is empty: nobody can be recognised", report.gallery)),
+        )
         .chain((differing > 0).then(|| "backends answered differently".to_owned()));
     let wrong: Vec<String> = wrong.collect();
     if wrong.is_empty() { Ok(()) } else { Err(FoundWrong(wrong.join("; ")).into()) }

@@ -23,6 +23,7 @@ fn every_range_holds_at_both_ends_and_stands_in_the_comments() {
         ("server.limits.max_top_k", 1, 1_000_000, "1 to 1000000"),
         ("server.limits.max_neighbors", 1, 100_000_000, "1 to 100000000"),
         ("server.limits.max_candidates", 1, 100_000, "1 to 100000"),
+        ("server.limits.max_connections", 1, 1_000_000, "1 to 1000000"),
         ("server.limits.max_in_flight", 1, 100_000, "1 to 100000"),
         ("server.limits.queue", 1, 100_000, "1 to 100000"),
         ("recognition.top_k", 1, 1_000_000, "1 to 1000000"),

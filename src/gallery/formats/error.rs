@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{MAX_LABEL_BYTES, MAX_LINE_BYTES, MAX_ROWS};
 use crate::domain::{MAX_DIM, NameError};
-use crate::gallery::Place;
+use crate::gallery::{Place, files};
 
 /// A file that is not as it should be.
 #[derive(Debug, Error)]
@@ -24,9 +24,12 @@ pub struct FormatError {
 /// What is wrong at a place.
 #[derive(Debug, Error)]
 pub enum Problem {
-    /// It cannot be opened, read or written.
+    /// It cannot be opened or read.
     #[error("{0}")]
     Io(io::Error),
+    /// It cannot be written.
+    #[error("cannot be written: {}", files::advice(.0))]
+    Unwritten(io::Error),
     /// It is no file: its content could not be read twice, or not be replaced.
     #[error("expected a regular file, got {got}")]
     NotAFile {
@@ -83,12 +86,6 @@ pub enum Problem {
         field: &'static str,
         /// Why not.
         problem: NameError,
-    },
-    /// Blanks alone.
-    #[error("{field}: expected a name, got blanks")]
-    BlankName {
-        /// Which one.
-        field: &'static str,
     },
     /// Some other field is wrong.
     #[error("{field}: {reason}")]

@@ -193,12 +193,9 @@ fn is_fvecs(head: &[u8], length: u64) -> bool {
     (1..=MAX_DIM as u32).contains(&dim) && length.is_multiple_of(4 + 4 * u64::from(dim))
 }
 
-/// Checks a name in the file; one of blanks alone is refused too, since nobody can see it.
+/// Checks a name in the file.
 fn checked_name(field: &'static str, name: String) -> Result<String, Problem> {
     check_name(&name).map_err(|problem| Problem::Name { field, problem })?;
-    if name.chars().all(char::is_whitespace) {
-        return Err(Problem::BlankName { field });
-    }
     Ok(name)
 }
 

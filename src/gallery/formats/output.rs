@@ -31,7 +31,7 @@ impl Complete {
         let place = Place::file(path);
         let written = || {
             let target = target(path)?;
-            let temporary = write_beside(&target, fill)?;
+            let temporary = write_beside(&target, fill).map_err(Problem::Unwritten)?;
             Ok((target, temporary))
         };
         match written() {
@@ -48,7 +48,7 @@ impl Complete {
     /// Gives the file its name, in place of what had it.
     pub(super) fn put_in_place(self) -> Result<(), FormatError> {
         let put = self.temporary.persist(&self.target);
-        put.map(drop).map_err(|error| Problem::Io(error.error).at(self.place))
+        put.map(drop).map_err(|error| Problem::Unwritten(error.error).at(self.place))
     }
 }
 
@@ -71,12 +71,12 @@ fn target(path: &Path) -> Result<PathBuf, Problem> {
     match fs::metadata(path) {
         Ok(metadata) => {
             input::check(&metadata)?;
-            Ok(path.canonicalize()?)
+            path.canonicalize().map_err(Problem::Unwritten)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => match fs::symlink_metadata(path) {
             Ok(_) => Err(Problem::NotAFile { got: "a link to what is not there" }),
             Err(_) => Ok(path.to_owned()),
         },
-        Err(error) => Err(error.into()),
+        Err(error) => Err(Problem::Unwritten(error)),
     }
 }

@@ -1,6 +1,7 @@
 //! Taking prototypes in: all of an import or nothing.
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
+use serde::Serialize;
 
 use super::removed::Counters;
 use super::writer::Writer;
@@ -40,7 +41,7 @@ pub struct ImportOptions {
 }
 
 /// What an import did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
     /// Into which gallery.
     pub gallery: String,

@@ -166,8 +166,8 @@ impl Doubt {
     }
 }
 
-/// Pairs of identities by the best score between a prototype and its nearest of another identity.
-fn confusable(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Pair> {
+/// Pairs of identities by the best score between a prototype and its nearest of another identity, the nearest pair first.
+pub fn confusable(snapshot: &Snapshot, standings: &[Standing]) -> Vec<Pair> {
     let mut best: BTreeMap<(usize, usize), (f32, [usize; 2])> = BTreeMap::new();
     for one in standings {
         let Some(other) = one.rivals.first() else { continue };

@@ -277,8 +277,8 @@ impl Calibration {
         self.margins.last().copied().unwrap_or(0.0)
     }
 
-    /// The same margin with a threshold under which no more is missed and fewer strangers are named, where there is one: half way between
-    /// the lowest score of a person who is recognised and the highest stranger's below it. Where the margin alone refuses enough, the strangers that it
+    /// The same margin with a threshold under which no more is missed and no more strangers are named, fewer if some stand in between: half way
+    /// between the lowest score of a person who is recognised and the highest stranger's below it, whatever was wished for. Where the margin alone refuses enough, the strangers that it
     /// refuses count too: what is asked of a gallery of one person, which knows no margin, is a threshold.
     fn tightened(&self, under: Cut) -> Cut {
         let recognised = self.mated.iter().filter(|one| one.is_right && one.names(under));
@@ -288,10 +288,11 @@ impl Calibration {
         let below = |one: &&Search| one.score < lowest && (by_margin_alone || one.names(cut(-1.0, margin)));
         // They come by score, descending.
         match self.non_mated.iter().find(below) {
-            Some(stranger) if lowest.is_finite() && stranger.score >= under.threshold.get() => {
+            Some(stranger) if lowest.is_finite() => {
                 let middle = on_grid(f64::midpoint(f64::from(stranger.score), f64::from(lowest))) as f32;
                 // Scores may be nearer to each other than the steps of thresholds.
-                if stranger.score < middle && middle <= lowest { cut(middle, margin) } else { under }
+                let is_between = stranger.score < middle && middle <= lowest;
+                if is_between && middle > under.threshold.get() { cut(middle, margin) } else { under }
             }
             Some(_) | None => under,
         }

@@ -133,6 +133,7 @@ fn backends(recognizer: &Recognizer) -> String {
             Part::Primary => "answers",
             Part::Shadow => "is compared with what answers",
             Part::Fallback => "answers in its place, should it fail",
+            Part::Idle => "scans nothing: the first was faster for every batch",
         };
         vec![
             told.description.backend.as_str().to_owned(),

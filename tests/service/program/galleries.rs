@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{import, run, text, write};
-use crate::support::{Random, sample_file};
+use crate::support::{Random, lookalike, sample_file};
 
 #[test]
 fn a_gallery_goes_in_and_out_and_in_again() {
@@ -89,4 +89,124 @@ fn a_bad_row_names_its_line_and_nothing_is_imported() {
     assert_eq!(ran.code, Some(1));
     let problem = "faces.npy row 1 (from 0): embedding: expected finite components, got NaN at component 2";
     assert!(ran.stderr.contains(problem), "{}", ran.stderr);
+}
+
+/// One line of JSON a prototype.
+fn lines(prototypes: &[(&str, &str)]) -> String {
+    let line = |(name, id): &(&str, &str)| {
+        format!("{{\"identity\":\"{name}\",\"id\":\"{id}\",\"embedding\":[1.0,0.0]}}\n")
+    };
+    prototypes.iter().map(line).collect()
+}
+
+/// All look like each other, so that each is a conflict; but of what stands twice nothing else is said.
+#[test]
+fn what_stands_twice_is_told_before_who_looks_like_whom() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "twice.jsonl", &lines(&[("ann", "1"), ("bob", "1"), ("ann", "1")]));
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    write(at, "both.jsonl", &lines(&[("bob", "1"), ("ann", "1")]));
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/twice.jsonl");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("twice.jsonl line 3") && ran.stderr.contains("got it already at"),
+        "{}",
+        ran.stderr
+    );
+    run(at, "gallery import --data @/data --on-conflict reject @/ann.jsonl").ok();
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/both.jsonl");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("got what the gallery holds at index 0"), "{}", ran.stderr);
+}
+
+#[test]
+fn many_conflicts_are_told_by_the_first_few() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    let names: Vec<String> = (0..60).map(|person| format!("person_{person:02}")).collect();
+    write(at, "alike.jsonl", &lines(&names.iter().map(|name| (name.as_str(), "1")).collect::<Vec<_>>()));
+    let ran = run(at, "gallery import --data @/data --on-conflict reject @/alike.jsonl --format json");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let told = ran.stderr.trim_end();
+    assert!(told.ends_with("; and 55 more (--format json lists them all)") && told.len() < 1000, "{told}");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["conflicts"].as_array().unwrap().len(), 60);
+}
+
+/// What was found is told all the same, and the code says that not all is well.
+#[test]
+fn what_cannot_be_written_is_named_and_costs_no_result() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    import(&at.join("data")).ok();
+    let nowhere = "cannot be written: its folder is not there: make it first";
+    let ran = run(at, "gallery export --data @/data @/nowhere/out.npy");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(
+        ran.stderr.contains(&format!("{}: {nowhere}", text(&at.join("nowhere/out.csv")))),
+        "{}",
+        ran.stderr
+    );
+
+    let ran = run(at, "validate --data @/data --html @/nowhere/page.html");
+    assert!(ran.code == Some(1) && ran.stdout.contains("known probes"), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr.contains(&format!("{}: {nowhere}", text(&at.join("nowhere/page.html")))),
+        "{}",
+        ran.stderr
+    );
+
+    fs::create_dir_all(at.join("plots/det.svg")).unwrap();
+    let ran = run(at, "calibrate --data @/data --draws 100 --plots @/plots");
+    assert!(ran.code == Some(1) && ran.stdout.contains("strangers named"), "{}{}", ran.stdout, ran.stderr);
+    let picture = format!("{}: expected a regular file, got a folder", text(&at.join("plots/det.svg")));
+    assert!(ran.stderr.contains(&picture), "{}", ran.stderr);
+}
+
+#[test]
+fn a_gallery_has_a_name_that_can_be_seen() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    let (data, file) = (at.join("data"), at.join("ann.jsonl"));
+    let ran =
+        lookalike().args(["gallery", "import", "--data", text(&data), "--gallery", "  ", text(&file)]).run();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("gallery name \"  \": expected a name, got blanks"), "{}", ran.stderr);
+}
+
+#[test]
+fn nobody_validates_an_empty_gallery_unawares() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    run(at, "gallery import --data @/data @/ann.jsonl").ok();
+    run(at, "gallery remove --data @/data --identity ann").ok();
+    for probes in ["", " --probes @/ann.jsonl"] {
+        let ran = run(at, &format!("validate --data @/data{probes}"));
+        assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.stderr.contains("gallery \"default\" is empty: nobody can be recognised"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+/// Figures of 32 bits, in as many digits as tell them apart.
+#[test]
+fn json_shows_no_digits_that_a_figure_has_not() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    import(&at.join("data")).ok();
+    let list = run(at, "gallery list --data @/data --format json").ok();
+    assert!(list.contains("\"threshold\": 0.942,") && list.contains("\"min_margin\": 0.04,"), "{list}");
+    // As near to one as to the other, at a score that is no short number.
+    write(at, "new.jsonl", "{\"identity\":\"eve\",\"id\":\"1\",\"embedding\":[0.909,0.4168]}\n");
+    write(at, "ann.jsonl", &lines(&[("ann", "1")]));
+    run(at, "gallery import --data @/few @/ann.jsonl --threshold 0.5").ok();
+    let told = run(at, "gallery import --data @/few @/new.jsonl --on-conflict warn --format json").ok();
+    let score = told.split("\"score\": ").nth(1).unwrap().split([',', '\n']).next().unwrap();
+    assert!(score.len() < 12 && score.parse::<f32>().unwrap() > 0.9, "{told}");
 }

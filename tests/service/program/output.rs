@@ -204,6 +204,36 @@ fn every_fault_of_a_configuration_is_listed_by_key_path() {
     assert_eq!(run.code, Some(1), "{}", run.stdout);
 }
 
+/// As a start would find it, and without making anything.
+#[test]
+fn a_configuration_says_whether_the_shadows_record_can_be_kept() {
+    let folder = data_folder(&sample_faces());
+    let at = folder.path();
+    let check = |record: &str, enabled: bool| {
+        let record = format!("shadow.record.path={}", record.replace('@', text(at)));
+        let data = format!("storage.path={}", text(at));
+        let enabled = format!("shadow.enabled={enabled}");
+        let set = ["--set", &data, "--set", &record, "--set", &enabled, "--set", "backend.kind=cpu"];
+        lookalike().args(["check-config"]).args(set).run()
+    };
+    for fine in ["@", "@/to/come", "off"] {
+        assert!(check(fine, true).ok().starts_with("the configuration is valid\n"), "{fine}");
+    }
+    assert!(!at.join("to").exists());
+    let names = || fs::read_dir(at).unwrap().count();
+    let before = names();
+    fs::create_dir_all(at.join("taken/disagreements.jsonl")).unwrap();
+    for wrong in ["@/lookalike.db", "@/lookalike.db/below", "@/taken", "/proc/none"] {
+        let run = check(wrong, true);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{wrong}: {}", run.stderr);
+        let key = format!("shadow.record.path: {}", wrong.replace('@', text(at)));
+        assert!(run.stderr.contains(&key), "{}", run.stderr);
+        // Nobody keeps it where there is no shadow.
+        check(wrong, false).ok();
+    }
+    assert_eq!(names(), before + 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_ends_the_server_well() {
     let folder = data_folder(&sample_faces());

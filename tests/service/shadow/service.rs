@@ -84,6 +84,8 @@ async fn command_line(server: &Server) {
     assert!(told.contains("(by an operator: seen)") && !told.contains("operator promotes"), "{told}");
     assert_eq!(run(server, &["demote"]).ok(), "it was not promoted\n");
     assert_eq!(run(server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
+    assert_eq!(run(server, &["sampling", " -0"]).ok(), "0 % of requests are compared\n");
+    assert_eq!(run(server, &["sampling", "12.5%"]).ok(), "12.5 % of requests are compared\n");
     assert_eq!(run(server, &["sampling", "150%"]).code, Some(2));
     let (_, metrics) = http_get(server.http, "/metrics").await;
     assert!(metrics.contains("lookalike_shadow_sampling_ratio 0.125"), "{metrics}");

@@ -115,21 +115,19 @@ pub fn tune(
     rig.until(at(TABLES_UNTIL));
     let experiments = experiments(&mut rig, base, work, &mut tell);
     rig.until(at(SEARCH_UNTIL));
-    let (mut best, search) = search(&mut rig, base, work, &mut tell);
+    let (found, search) = search(&mut rig, base, work, &mut tell);
     tell("the winner against the default");
-    let mut times_default = times_default(&mut rig, best, base)?;
-    if times_default <= 1.0 {
-        // What was faster once only is not faster.
-        (best, times_default) = (base, 1.0);
-    }
+    let won = times_default(&mut rig, found, base)?;
+    // What is hardly faster than rounds differ is not faster.
+    let (best, times_default) = won.map_or((base, 1.0), |times| (found, times));
     let line = |trial: Trial, outcome: &Outcome| {
         TuneLine::new(trial.variant.to_string(), work, trial.variant, outcome)
     };
     let (of_default, of_best) = (rig.outcome(base), rig.outcome(best));
     let right = of_best.elapsed_ns().is_some();
-    let found = tuned(work.probes, best.variant);
+    let kept = tuned(work.probes, best.variant);
     Ok(TuneReport {
-        stored: if right { store::save(&settings.cache_dir, &record, found)? } else { None },
+        stored: if right { store::save(&settings.cache_dir, &record, kept)? } else { None },
         device: record.name,
         platform: record.platform,
         driver: record.driver,
@@ -145,6 +143,7 @@ pub fn tune(
         default: line(base, &of_default),
         winner: right.then(|| line(best, &of_best)),
         times_default,
+        within_noise: won.is_none().then(|| found.variant.to_string()),
     })
 }
 
@@ -194,16 +193,17 @@ fn search(
     (best.0, steps)
 }
 
-/// How many times faster than `base` the best is, timed in turns; above 1 without timing where `base` is not right.
-fn times_default(rig: &mut Rig<'_>, best: Trial, base: Trial) -> Result<f64, BackendError> {
+/// How many times faster than `base` the best is, timed in turns; infinitely, without timing, where `base` is not right. `None` where it is not faster
+/// by more than rounds differ.
+fn times_default(rig: &mut Rig<'_>, best: Trial, base: Trial) -> Result<Option<f64>, BackendError> {
     if best == base {
-        return Ok(1.0);
+        return Ok(Some(1.0));
     }
     if rig.outcome(base).elapsed_ns().is_none() {
-        return Ok(f64::INFINITY);
+        return Ok(Some(f64::INFINITY));
     }
-    let [best_ns, base_ns] = rig.compare(best, base)?;
-    Ok(base_ns as f64 / best_ns.max(1) as f64)
+    let [of_best, of_base] = rig.compare(best, base)?;
+    Ok(of_best.beat(of_base).then(|| of_base.median_ns as f64 / of_best.median_ns.max(1) as f64))
 }
 
 /// Whether a variant is to be taken in place of another.

@@ -42,6 +42,8 @@ pub struct TuneReport {
     pub winner: Option<TuneLine>,
     /// How many times faster than the default the winner is, timed in turns; infinite (in JSON null) where the default is not right.
     pub times_default: f64,
+    /// What the search led to, where the default stays since rounds differed by more than was won.
+    pub within_noise: Option<String>,
     /// Where the winner is kept; absent where nothing is.
     pub stored: Option<PathBuf>,
 }

@@ -25,6 +25,9 @@ const CHECKED_CHUNK_ROWS: usize = 419;
 /// Probes that are checked on all rows.
 const CHECKED_PROBES: usize = 4;
 
+/// Least rounds of two variants in turns: of fewer nobody can say how much they differ.
+const LEAST_ROUNDS: usize = 5;
+
 /// A variant that is so many times slower than the fastest is not timed again to know it better.
 const HOPELESS: u64 = 3;
 
@@ -189,16 +192,16 @@ impl<'a> Rig<'a> {
         outcome
     }
 
-    /// Times two variants in turns, so that what else the machine does befalls both: the medians.
-    pub(super) fn compare(&mut self, one: Trial, other: Trial) -> Result<[u64; 2], BackendError> {
+    /// Times two variants in turns, so that what else the machine does befalls both.
+    pub(super) fn compare(&mut self, one: Trial, other: Trial) -> Result<[Rounds; 2], BackendError> {
         let mut times = [Vec::new(), Vec::new()];
-        for _ in 0..self.repeats.max(3) {
+        for _ in 0..self.repeats.max(LEAST_ROUNDS) {
             for (trial, times) in [one, other].into_iter().zip(&mut times) {
                 let measured = self.many.run(self.engine, &self.probes, trial)?;
                 times.push(measured.scan_ns + measured.merge_ns);
             }
         }
-        Ok(times.map(median))
+        Ok(times.map(Rounds::of))
     }
 
     fn check_and_time(&mut self, trial: Trial) -> Result<Outcome, BackendError> {
@@ -221,6 +224,27 @@ impl<'a> Rig<'a> {
     }
 }
 
+/// The times of one variant's rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rounds {
+    pub(super) median_ns: u64,
+    /// From the fastest to the slowest.
+    spread_ns: u64,
+}
+
+impl Rounds {
+    fn of(times: Vec<u64>) -> Self {
+        let ends = times.iter().max().zip(times.iter().min());
+        Self { spread_ns: ends.map_or(0, |(slowest, fastest)| slowest - fastest), median_ns: median(times) }
+    }
+
+    /// Whether these are faster than the others by more than either of them differs from round to round.
+    pub(super) fn beat(self, other: Self) -> bool {
+        let win = other.median_ns.saturating_sub(self.median_ns);
+        win > self.spread_ns.max(other.spread_ns)
+    }
+}
+
 /// The middle value, the lower of two.
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
@@ -239,4 +263,20 @@ fn some_rows(probe: u32, rows: u32) -> RowSet {
     }
     let (first, middle) = (probe % rows, rows / 2);
     RowSet::from_ranges(vec![(first, rows.min(first + 3)), (middle, rows.min(middle + probe % 40))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_win_is_more_than_rounds_differ() {
+        let default = Rounds::of(vec![100, 104, 102, 101, 108]);
+        assert_eq!(default, Rounds { median_ns: 102, spread_ns: 8 });
+        assert!(Rounds::of(vec![90, 91, 93, 92, 94]).beat(default));
+        // Eight less, which the default's own rounds differ by; and twelve less, but for one round.
+        assert!(!Rounds::of(vec![94; 5]).beat(default));
+        assert!(!Rounds::of(vec![90, 90, 90, 90, 103]).beat(default));
+        assert!(!default.beat(default));
+    }
 }

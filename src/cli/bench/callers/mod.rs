@@ -70,6 +70,7 @@ pub(super) fn measure(
     // Shedding is not what is measured.
     let limits = &mut settings.server.limits;
     limits.max_in_flight = limits.max_in_flight.max(plan.callers);
+    limits.max_connections = limits.max_connections.max(plan.callers);
     limits.queue = limits.queue.max(plan.callers);
     let threads = settings.backend.cpu.threads;
 

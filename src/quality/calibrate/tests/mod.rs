@@ -49,6 +49,20 @@ fn no_stranger_is_named_where_that_finds_nobody() {
     }
 }
 
+/// All these wishes are met by refusing every stranger and nobody else, and a stricter one shows no more lenient threshold for it.
+#[test]
+fn wishes_that_the_same_persons_meet_show_the_same_pair() {
+    let search = |identity: u32, score: f32, is_right| Search { identity, score, margin: None, is_right };
+    let mated = (0..12).map(|identity| search(identity, 0.95, true));
+    let non_mated = (0..12).map(|identity| search(identity, if identity < 2 { 0.94 } else { 0.5 }, false));
+    let calibration = Calibration::of_searches(mated.collect(), non_mated.collect(), 12, DRAWS);
+    let of = |wished| calibration.recommend(wished).estimated.unwrap().rates.threshold;
+    assert!((of(0.9) - 0.945).abs() < 2e-4);
+    for wished in [0.001, 0.01, 0.1, 0.5] {
+        assert_eq!(of(wished).to_bits(), of(0.9).to_bits(), "{wished}");
+    }
+}
+
 /// Of one person nobody is a stranger: no threshold is better than another.
 #[test]
 fn without_a_stranger_nothing_is_recommended() {
