@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn every_fallback_is_a_choice_too() {
-        assert_eq!(names::<ChoiceReason>()[3..], names::<FallbackReason>());
+        assert!(names::<ChoiceReason>().ends_with(&names::<FallbackReason>()));
     }
 
     #[test]
