@@ -88,7 +88,8 @@ enum Command {
 pub fn main() -> ExitCode {
     // Help and version go to the real stdout, before it is set apart.
     let cli = Cli::parse();
-    let result = Output::take_stdout().and_then(|mut output| {
+    let ready = signals::outlive_file_limits().map_err(anyhow::Error::from);
+    let result = ready.and_then(|()| Output::take_stdout()).and_then(|mut output| {
         let result = run(cli, &mut output);
         // What a check found wrong must be read even though it fails.
         output.finish()?;

@@ -1,8 +1,17 @@
-//! The signals that tell the process to stop.
+//! The signals that tell the process to stop, and the one that would end it for writing too much.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Has writes beyond the largest file that there may be (`ulimit -f`) fail, as they do on a full disk, not end the process.
+pub(super) fn outlive_file_limits() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// Listens for SIGTERM and SIGINT from the moment it is made: before drivers are loaded, which bring handlers of their own.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ pub enum NameError {
     /// Nothing there.
     #[error("expected a name, got nothing")]
     Empty,
-    /// Blanks alone, which nobody can see.
+    /// Blanks and joiners alone, which nobody can see.
     #[error("expected a name, got blanks")]
     Blank,
     /// Longer than a name may be.
@@ -105,10 +105,25 @@ pub enum NameError {
     Invisible(char),
 }
 
-/// Whether a character is seen by its effect on others at most. The joiners U+200C and U+200D are not among them: some scripts cannot be
-/// written without.
+/// Whether a character shows as nothing, and a name is as well without it: fillers, soft hyphens and the like, and what turns the text around it.
+/// These are Unicode's `Default_Ignorable_Code_Point`s, line separators and the empty braille pattern, less what [`only_joins`].
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e001f}'
+    )
+}
+
+/// Whether a character is seen by what it does to its neighbours, which some scripts and pictures cannot be written without: joiners, and selectors
+/// of variants.
+fn only_joins(c: char) -> bool {
+    matches!(
+        c,
+        '\u{34f}' | '\u{180b}'..='\u{180f}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0020}'..='\u{e007f}'
+            | '\u{e0100}'..='\u{e01ef}'
+    )
 }
 
 /// Checks a gallery's, identity's or prototype's name: 1 to 256 bytes of any script, not blanks alone, no control characters, nothing
@@ -120,7 +135,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(NameError::TooLong(name.len()));
     }
-    if name.chars().all(|c| c.is_whitespace() && !c.is_control()) {
+    if name.chars().all(|c| only_joins(c) || c.is_whitespace() && !c.is_control()) {
         return Err(NameError::Blank);
     }
     match unprintable(name) {
@@ -145,21 +160,26 @@ mod tests {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
         assert_eq!(check_name(""), Err(NameError::Empty));
-        assert_eq!([" ", "\u{3000} "].map(check_name), [Err(NameError::Blank), Err(NameError::Blank)]);
+        for blank in [" ", "\u{3000} ", "\u{200d}", "\u{fe0f} \u{34f}"] {
+            assert_eq!(check_name(blank), Err(NameError::Blank), "{blank:?}");
+        }
         assert_eq!(check_name("a\nb"), Err(NameError::Control('\n')));
         assert_eq!(check_name(&"x".repeat(257)), Err(NameError::TooLong(257)));
     }
 
     #[test]
     fn what_nobody_can_see_is_in_no_name_except_for_joiners() {
-        let refused = ['\u{200b}', '\u{feff}', '\u{2028}', '\u{2029}'];
+        let refused = [
+            '\u{ad}', '\u{61c}', '\u{200b}', '\u{200e}', '\u{2060}', '\u{2800}', '\u{3164}', '\u{feff}',
+            '\u{2028}', '\u{2029}',
+        ];
         let refused = refused.into_iter().chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
         for c in refused {
             assert_eq!(check_name(&format!("ann{c}a")), Err(NameError::Invisible(c)), "{c:?}");
         }
         let error = check_name("\u{202e}nna").unwrap_err().to_string();
         assert_eq!(error, "expected no invisible or direction-changing characters, got U+202E");
-        for name in ["می\u{200c}خواهم", "क्\u{200d}ष", "👩\u{200d}🚀", "שרה", "a\u{2065}"]
+        for name in ["می\u{200c}خواهم", "क्\u{200d}ष", "👩\u{200d}🚀", "שרה", "❤\u{fe0f}", "葛\u{e0100}城"]
         {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }

@@ -41,9 +41,15 @@ struct Patience {
     head: Duration,
     /// From then on until the answer is made, for which the request's body must have come.
     answer: Duration,
+    /// While it reads nothing of an answer.
+    reading: Duration,
 }
 
-const PATIENCE: Patience = Patience { head: Duration::from_secs(20), answer: Duration::from_mins(1) };
+const PATIENCE: Patience = Patience {
+    head: Duration::from_secs(20),
+    answer: Duration::from_mins(1),
+    reading: Duration::from_secs(20),
+};
 
 #[derive(Clone)]
 struct Page {
@@ -73,7 +79,12 @@ async fn answer(listener: TcpListener, pages: Router, patience: Patience, stop: 
     let pages = pages.layer(middleware::from_fn_with_state(patience.answer, within));
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(patience.head);
-    let bounds = Bounds { key: "metrics.listen", most: MAX_CONNECTIONS, greeting: None };
+    let bounds = Bounds {
+        key: "metrics.listen",
+        most: MAX_CONNECTIONS,
+        greeting: None,
+        reading: Some(patience.reading),
+    };
     let mut incoming = incoming::connections(listener, bounds);
     let (open, mut stop) = (GracefulShutdown::new(), pin!(stop));
     loop {
@@ -138,8 +149,11 @@ mod tests {
         let (stop, stopped) = oneshot::channel::<()>();
         let pages =
             Router::new().route("/", get(|| async { "got\n" }).merge(post(|body: String| async { body })));
-        let patience =
-            Patience { head: Duration::from_millis(head), answer: Duration::from_millis(answered) };
+        let patience = Patience {
+            head: Duration::from_millis(head),
+            answer: Duration::from_millis(answered),
+            ..PATIENCE
+        };
         let serving = tokio::spawn(answer(listener, pages, patience, async {
             let _ = stopped.await;
         }));

@@ -33,6 +33,8 @@ pub(super) struct Bounds {
     pub(super) most: usize,
     /// How long a peer may take to say that it speaks HTTP/2, for which nothing above waits with a limit; `None` where something does.
     pub(super) greeting: Option<Duration>,
+    /// How long a peer may read nothing of what it is sent; `None` where something above finds that out.
+    pub(super) reading: Option<Duration>,
 }
 
 /// Every connection to `listener`, until the stream is dropped; that closes the listener.
@@ -40,7 +42,8 @@ pub(super) fn connections(listener: TcpListener, bounds: Bounds) -> ReceiverStre
     let (accepted, connections) = mpsc::channel(1);
     let places = Arc::new(Semaphore::new(bounds.most));
     tokio::spawn(async move {
-        let mut full = false;
+        // Each is said once of all that fail in a row.
+        let (mut full, mut failing) = (false, false);
         loop {
             let connection = tokio::select! {
                 connection = listener.accept() => connection,
@@ -49,13 +52,16 @@ pub(super) fn connections(listener: TcpListener, bounds: Bounds) -> ReceiverStre
             let (stream, peer) = match connection {
                 Ok(connection) => connection,
                 Err(error) => {
-                    tracing::warn!(%error, pause = ?PAUSE, "a connection could not be accepted");
+                    if !failing {
+                        tracing::warn!(listener = bounds.key, %error, pause = ?PAUSE, "a connection could not be accepted: trying again and again");
+                    }
+                    failing = true;
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
+            failing = false;
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                // Once for all that are refused in a row.
                 if !full {
                     tracing::warn!(listener = bounds.key, most = bounds.most, %peer, "too many connections: refused");
                 }
@@ -68,7 +74,9 @@ pub(super) fn connections(listener: TcpListener, bounds: Bounds) -> ReceiverStre
                 tracing::debug!(%peer, %error, "a connection ended as it began");
             }
             let greeting = bounds.greeting.map(Greeting::within);
-            if accepted.send(Ok(Connection { stream, greeting, _place: place })).await.is_err() {
+            let connection =
+                Connection { stream, greeting, reading: bounds.reading, stalled: None, _place: place };
+            if accepted.send(Ok(connection)).await.is_err() {
                 return;
             }
         }
@@ -82,6 +90,9 @@ pub(super) struct Connection {
     stream: TcpStream,
     /// `None` once it came, and where none is waited for.
     greeting: Option<Greeting>,
+    reading: Option<Duration>,
+    /// Until when the peer may read nothing; `None` while it reads.
+    stalled: Option<Pin<Box<Sleep>>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -95,6 +106,23 @@ struct Greeting {
 impl Greeting {
     fn within(limit: Duration) -> Self {
         Self { missing: GREETING_BYTES, until: Box::pin(tokio::time::sleep(limit)) }
+    }
+}
+
+impl Connection {
+    /// What became of a write, which is not waited for longer than the peer may read nothing.
+    fn bounded(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let Some(limit) = self.reading else { return written };
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        stalled.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -132,7 +160,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(written, context)
     }
 
     fn poll_write_vectored(
@@ -140,7 +169,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -169,7 +199,31 @@ mod tests {
     ) -> (String, ReceiverStream<io::Result<Connection>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        (address, connections(listener, Bounds { key: "test", most, greeting }))
+        let reading = Some(Duration::from_millis(500));
+        (address, connections(listener, Bounds { key: "test", most, greeting, reading }))
+    }
+
+    /// Were it waited for, this would never end.
+    #[tokio::test]
+    async fn who_does_not_read_is_let_go() {
+        let (address, mut incoming) = listening(1, None).await;
+        let mut peer = TcpStream::connect(&address).await.unwrap();
+        let mut sending = incoming.next().await.unwrap().unwrap();
+        let much = vec![0; 64 << 20];
+        assert_eq!(sending.write_all(&much).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        // One that reads again in time may read slowly.
+        sending.stalled = None;
+        let (mut some, reads) = (vec![0; 1 << 20], 30);
+        let reading = async {
+            for _ in 0..reads {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                peer.read_exact(&mut some).await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = reading => (),
+            ended = sending.write_all(&much) => panic!("{ended:?}"),
+        }
     }
 
     #[tokio::test]

@@ -56,7 +56,7 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const MAX_STREAMS_A_CONNECTION: u32 = 1024;
 
 /// How often an idle connection is asked whether its peer is there, and how long the peer may take to answer.
-const KEEPALIVE: Duration = Duration::from_mins(1);
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How long a new connection's peer may take to say that it speaks HTTP/2.
 const GREETING: Duration = Duration::from_secs(20);
@@ -311,7 +311,8 @@ async fn serve_grpc(
     routes: tonic::service::Routes,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let bounds = Bounds { key: "server.listen", most: most_connections, greeting: Some(GREETING) };
+    let bounds =
+        Bounds { key: "server.listen", most: most_connections, greeting: Some(GREETING), reading: None };
     let incoming = incoming::connections(listener, bounds);
     tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)

@@ -84,10 +84,11 @@ impl Journal {
     pub(super) fn check(folder: &Path) -> io::Result<()> {
         let there = folder.ancestors().find_map(|one| {
             let one = if one.as_os_str().is_empty() { Path::new(".") } else { one };
-            fs::metadata(one).ok().map(|metadata| (one, metadata))
+            fs::symlink_metadata(one).ok().map(|_| one)
         });
-        let Some((there, metadata)) = there else { return Err(io::ErrorKind::NotFound.into()) };
-        if !metadata.is_dir() {
+        let Some(there) = there else { return Err(io::ErrorKind::NotFound.into()) };
+        // A link may lead nowhere.
+        if !fs::metadata(there)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         // It has no name, or loses it at once.

@@ -179,6 +179,17 @@ def test_too_few_persons_are_told_and_nothing_is_written(tmp_path):
     assert same["recommended"] == report["recommended"], "the same seed gives the same"
 
 
+def test_an_estimate_that_cannot_be_made_is_not_applied(tmp_path):
+    data = ["--data", tmp_path / "data"]
+    one_person = "".join(f"person_001/{row}\n" for row in range(3))
+    (tmp_path / "labels.txt").write_text(one_person)
+    np.save(tmp_path / "rows.npy", np.load(SAMPLE / "gallery.npy")[:3])
+    lookalike("gallery", "import", *data, "--labels", tmp_path / "labels.txt", tmp_path / "rows.npy")
+    best, told = refused(*data, "--apply=estimate")
+    assert best["estimated"] is None and "not even an estimate can be made" in told and "--apply=estimate" not in told
+    assert limits(*data) == (None, None, 1)
+
+
 def test_the_table_says_each_thing_once_and_what_is_missing(tmp_path):
     data = ["--data", tmp_path / "data"]
     lookalike("gallery", "import", *data, "--labels", SAMPLE / "gallery.csv", SAMPLE / "gallery.npy")

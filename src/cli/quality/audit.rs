@@ -23,7 +23,7 @@ pub(in crate::cli) struct AuditArgs {
     #[command(flatten)]
     cut: CutArgs,
     /// Prototypes of one person at this score or above are duplicates, -1 to 1.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.999)]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.999, allow_negative_numbers = true)]
     duplicate: f32,
     /// Most findings of a kind that are listed, those that weigh most first.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]

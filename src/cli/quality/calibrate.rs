@@ -275,8 +275,10 @@ fn split(
 
 fn verdict(report: &Report, apply: Option<Apply>) -> anyhow::Result<()> {
     let best = &report.recommended;
-    // Who asks for an estimate knows that it is one.
-    let enough = apply == Some(Apply::Estimate) && best.why_not == Some(WhyNot::TooFewIdentities);
+    // Who asks for an estimate knows that it is one, where there is one.
+    let enough = apply == Some(Apply::Estimate)
+        && best.why_not == Some(WhyNot::TooFewIdentities)
+        && best.estimated.is_some();
     match broken(report) {
         Some(text) if enough => writeln!(io::stderr(), "warning: {text}")?,
         Some(text) => return Err(FoundWrong(text).into()),
@@ -298,8 +300,7 @@ fn broken(report: &Report) -> Option<String> {
     let wished = percent(Some(best.wished));
     Some(match best.why_not? {
         WhyNot::TooFewIdentities => format!(
-            "too few persons to promise that at most {wished} of strangers are named: there are {}, {}; {} \
-             (--apply=estimate writes it all the same)",
+            "too few persons to promise that at most {wished} of strangers are named: there are {}, {}; {}",
             report.identities,
             best.identities_needed.map_or_else(
                 || "and more would not do while as large a share of them is named".to_owned(),
@@ -308,7 +309,7 @@ fn broken(report: &Report) -> Option<String> {
             best.estimated.as_ref().map_or_else(
                 || "not even an estimate can be made".to_owned(),
                 |pair| format!(
-                    "of the estimate it can only be said to be at most {}",
+                    "of the estimate it can only be said to be at most {} (--apply=estimate writes it all the same)",
                     percent(Some(pair.at_most))
                 )
             ),

@@ -117,19 +117,21 @@ pub(in crate::cli) fn run(
     drop(steps);
     let plan = Plan { prototypes: args.prototypes, medoids: args.medoids };
     let selections = select::select(snapshot, &standings, |place| asking.cut(place), plan);
-    if let Some(path) = &args.out {
+    // What was found is told, whatever becomes of the file.
+    let written = args.out.as_deref().map_or(Ok(()), |path| {
         let choices = selections.iter().flat_map(|selection| &selection.choices);
-        formats::write_jsonl(path, choices.map(|choice| line(snapshot, choice)))?;
-    }
+        formats::write_jsonl(path, choices.map(|choice| line(snapshot, choice)))
+    });
     if let Some(name) = &args.into {
         import(settings, &args, (snapshot, &selections, name), cut)?;
     }
     let report = Report::of(snapshot, &selections);
     match args.format {
-        Format::Json => output.json(&report),
-        Format::Jsonl => report.selected.iter().try_for_each(|one| output.json_line(one)),
-        Format::Table => show(&report, args.choices, output),
+        Format::Json => output.json(&report)?,
+        Format::Jsonl => report.selected.iter().try_for_each(|one| output.json_line(one))?,
+        Format::Table => show(&report, args.choices, output)?,
     }
+    Ok(written?)
 }
 
 /// Refuses to mix what is chosen with what is there.

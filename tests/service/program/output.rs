@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{import, run, text};
+use super::{import, run, text, write};
 use crate::support::{CPU, OPENCL, data_folder, expected, lookalike, sample_faces, sample_file};
 
 #[test]
@@ -223,7 +223,9 @@ fn a_configuration_says_whether_the_shadows_record_can_be_kept() {
     let names = || fs::read_dir(at).unwrap().count();
     let before = names();
     fs::create_dir_all(at.join("taken/disagreements.jsonl")).unwrap();
-    for wrong in ["@/lookalike.db", "@/lookalike.db/below", "@/taken", "/proc/none"] {
+    std::os::unix::fs::symlink(at.join("nowhere"), at.join("leads")).unwrap();
+    for wrong in ["@/lookalike.db", "@/lookalike.db/below", "@/taken", "/proc/none", "@/leads", "@/leads/on"]
+    {
         let run = check(wrong, true);
         assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{wrong}: {}", run.stderr);
         let key = format!("shadow.record.path: {}", wrong.replace('@', text(at)));
@@ -231,7 +233,35 @@ fn a_configuration_says_whether_the_shadows_record_can_be_kept() {
         // Nobody keeps it where there is no shadow.
         check(wrong, false).ok();
     }
-    assert_eq!(names(), before + 1);
+    assert_eq!(names(), before + 2);
+}
+
+/// As on a full disk: told by name, and no half of a file stays.
+#[test]
+fn a_file_that_would_be_too_large_is_told_of() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    let line = |row: usize| {
+        let mut values = vec!["0".to_owned(); 128];
+        let angle = row as f64 / 400.0;
+        (values[row % 64], values[127]) = (angle.cos().to_string(), angle.sin().to_string());
+        format!(r#"{{"id":"1","identity":"person {row}","embedding":[{}]}}"#, values.join(","))
+    };
+    write(at, "faces.jsonl", &(0..400).map(line).collect::<Vec<_>>().join("\n"));
+    run(at, "gallery import --data @/data @/faces.jsonl --on-conflict accept").ok();
+    let export = [env!("CARGO_BIN_EXE_lookalike"), "gallery", "export", "--data"];
+    let ended = std::process::Command::new("bash")
+        .args(["-c", "ulimit -f 100; exec \"$@\"", "bash"])
+        .args(export)
+        .args([at.join("data"), at.join("faces.npy")])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{told}");
+    assert!(told.contains("faces.npy: ") && told.contains("files may not be as large there"), "{told}");
+    let mut left: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["data", "faces.jsonl"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
